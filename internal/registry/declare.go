@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/posterndev/terraform-provider-postern/internal/api"
 	"github.com/posterndev/terraform-provider-postern/internal/blueprint"
@@ -16,8 +18,29 @@ import (
 	"github.com/posterndev/terraform-provider-postern/internal/store"
 )
 
-// attempts is how often a commit is tried anew when another process wrote between reading and committing.
-const attempts = 8
+// attempts bounds how often a commit is tried anew when another process wrote between reading and committing. Each time
+// somebody else got further, so many are needed only where many write.
+const attempts = 100
+
+// retryPause is the most that an attempt waits, times the number of attempts before it, so that two writers do not keep
+// meeting.
+const retryPause = time.Millisecond
+
+// retried tries a commit until it meets no other writer.
+func retried(ctx context.Context, try func() error) error {
+	var err error
+	for n := range attempts {
+		if err = try(); !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(rand.N(retryPause * time.Duration(n+1))):
+		}
+	}
+	return &api.Error{Kind: api.ErrBusy, Message: "others keep writing at the same time; try again: " + err.Error()}
+}
 
 // Guard says what must hold of an object for a write to it. The zero value asks for nothing.
 type Guard struct {
@@ -39,12 +62,7 @@ func (r *Registry) Put(ctx context.Context, key desired.Key, d api.Declaration, 
 	}
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	for range attempts {
-		if err = r.tryPut(ctx, key, spec, d, guard, workspace); !errors.Is(err, store.ErrConflict) {
-			break
-		}
-	}
-	if err != nil {
+	if err := retried(ctx, func() error { return r.tryPut(ctx, key, spec, d, guard, workspace) }); err != nil {
 		return nil, err
 	}
 	view, err := r.View(ctx)

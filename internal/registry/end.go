@@ -68,28 +68,24 @@ func (r *Registry) Finish(ctx context.Context, key desired.Key) error {
 func (r *Registry) change(ctx context.Context, key desired.Key, decide func(*View, *api.Document) ([]store.Op, error)) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	var err error
-	for range attempts {
-		view, viewErr := r.View(ctx)
-		if viewErr != nil {
-			return viewErr
+	return retried(ctx, func() error {
+		view, err := r.View(ctx)
+		if err != nil {
+			return err
 		}
 		d, ok := view.Document(key)
 		if !ok {
 			return notFound(key)
 		}
-		var ops []store.Op
-		if ops, err = decide(view, d); err != nil || len(ops) == 0 {
+		ops, err := decide(view, d)
+		if err != nil || len(ops) == 0 {
 			return err
 		}
-		if _, err = r.store.Commit(ctx, ops...); !errors.Is(err, store.ErrConflict) {
-			break
+		if _, err := r.store.Commit(ctx, ops...); err != nil {
+			return fmt.Errorf("storing the change of %s: %w", key, err)
 		}
-	}
-	if err != nil {
-		return fmt.Errorf("storing the change of %s: %w", key, err)
-	}
-	return nil
+		return nil
+	})
 }
 
 // mark rewrites an object's record and the claims that follow.
