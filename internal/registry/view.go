@@ -41,9 +41,9 @@ type storedClaims struct {
 func (r *Registry) View(ctx context.Context) (*View, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	current, err := r.store.Commit(ctx)
+	current, err := r.revision(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading the store's revision: %w", err)
+		return nil, err
 	}
 	if r.view != nil && r.state.revision >= current {
 		return r.view, nil
@@ -53,6 +53,15 @@ func (r *Registry) View(ctx context.Context) (*View, error) {
 		return nil, err
 	}
 	return r.view, nil
+}
+
+// revision is the store's current one. A list of nothing tells it without waiting for commits under way.
+func (r *Registry) revision(ctx context.Context) (store.Revision, error) {
+	_, revision, err := r.store.List(ctx, "registry/none/")
+	if err != nil {
+		return 0, fmt.Errorf("reading the store's revision: %w", err)
+	}
+	return revision, nil
 }
 
 // refresh brings the state up to date, by what changed where the store still knows it, else anew, and compiles it.
@@ -108,9 +117,9 @@ func rank(key string) int {
 
 // catchUp applies the commits since the state's revision and reports whether any concerned it.
 func (r *Registry) catchUp(ctx context.Context) (bool, error) {
-	target, err := r.store.Commit(ctx)
+	target, err := r.revision(ctx)
 	if err != nil {
-		return false, fmt.Errorf("reading the store's revision: %w", err)
+		return false, err
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
