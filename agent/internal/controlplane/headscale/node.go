@@ -66,6 +66,9 @@ func (c *Client) Nodes(ctx context.Context) ([]controlplane.Node, error) {
 
 // DeleteNode implements controlplane.Nodes. The node goes on as if nothing had happened until it asks the server again.
 func (c *Client) DeleteNode(ctx context.Context, id string) error {
+	if _, err := strconv.ParseUint(id, 10, 64); err != nil { // another path could be absent as well
+		return fmt.Errorf("deleting node %q: %w: want a number", id, controlplane.ErrRefused)
+	}
 	_, err := c.call(ctx, http.MethodDelete, nodePath(id), nil, nil)
 	if errors.Is(err, controlplane.ErrNotFound) {
 		return nil
