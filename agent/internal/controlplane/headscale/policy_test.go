@@ -53,6 +53,16 @@ func TestPolicyLifecycle(t *testing.T) {
 	if p, err := c.Policy(ctx); err != nil || p.Version == p2.Version {
 		t.Errorf("version after a second write of the same: %q, was %q, %v", p.Version, p2.Version, err)
 	}
+	// Stored empty, the policy goes on only until the server starts again: that is none.
+	if _, err := c.call(ctx, "PUT", "/api/v1/policy", policyBody(nil), nil); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := c.Policy(ctx); !errors.Is(err, controlplane.ErrNoPolicy) {
+		t.Errorf("stored empty: %+v, %v", p, err)
+	}
+	if err := c.SetPolicy(ctx, []byte(first), controlplane.Policy{}); err != nil {
+		t.Errorf("writing after it was stored empty: %v", err)
+	}
 }
 
 func TestBadPolicy(t *testing.T) {

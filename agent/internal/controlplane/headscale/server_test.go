@@ -33,20 +33,8 @@ type server struct {
 	t             *testing.T
 }
 
-// startHeadscale runs Headscale until the test ends. policyConfig is the value of "policy" in its configuration.
-func startHeadscale(t *testing.T, policyConfig string) *server {
-	t.Helper()
-	bin := headscaleBinary(t)
-	dir, err := os.MkdirTemp("", "hs") // t.TempDir is too long for a socket's path
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	ports := freePorts(t, 4)
-	s := &server{
-		url: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), debugURL: fmt.Sprintf("http://127.0.0.1:%d", ports[1]), dir: dir, t: t,
-	}
-	config := fmt.Sprintf(`
+// configForm is a Headscale that needs no network and tells its nodes at once. Its verbs: URL, four ports, directory, policy.
+const configForm = `
 server_url: %[1]s
 listen_addr: 127.0.0.1:%[2]d
 metrics_listen_addr: 127.0.0.1:%[3]d
@@ -80,8 +68,22 @@ unix_socket: %[6]s/hs.sock
 unix_socket_permission: "0700"
 logtail: {enabled: false}
 tuning: {batch_change_delay: 20ms, node_store_batch_timeout: 10ms}
-`, s.url, ports[0], ports[1], ports[2], ports[3], dir, policyConfig)
-	s.write("config.yaml", config)
+`
+
+// startHeadscale runs Headscale until the test ends. policyConfig is the value of "policy" in its configuration.
+func startHeadscale(t *testing.T, policyConfig string) *server {
+	t.Helper()
+	bin := headscaleBinary(t)
+	dir, err := os.MkdirTemp("", "hs") // t.TempDir is too long for a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	ports := freePorts(t, 4)
+	s := &server{
+		url: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), debugURL: fmt.Sprintf("http://127.0.0.1:%d", ports[1]), dir: dir, t: t,
+	}
+	s.write("config.yaml", fmt.Sprintf(configForm, s.url, ports[0], ports[1], ports[2], ports[3], dir, policyConfig))
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
