@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,16 +187,7 @@ func TestMergedPolicyBetweenNodes(t *testing.T) {
 			return nil
 		})
 	}
-	set := func(doc []byte) {
-		t.Helper()
-		was, err := c.Policy(t.Context())
-		if err != nil && !errors.Is(err, controlplane.ErrNoPolicy) {
-			t.Fatal(err)
-		}
-		if err := c.SetPolicy(t.Context(), doc, was); err != nil {
-			t.Fatal(err)
-		}
-	}
+	set := func(doc []byte) { t.Helper(); setPolicy(t, c, doc) }
 	allows(true, "no policy")
 	set([]byte(`{"grants": []}`))
 	allows(false, `{"grants": []}`)
@@ -214,14 +206,7 @@ func TestMergedPolicyBetweenNodes(t *testing.T) {
 	allows(true, string(merged))
 
 	// Somebody removes the rule that allows all, as its comment invites to; then our grant goes.
-	lines := strings.Split(string(merged), "\n")
-	for i, line := range lines {
-		if strings.Contains(line, "kept by postern") {
-			lines = append(lines[:i], lines[i+2:]...)
-			break
-		}
-	}
-	closed := strings.Join(lines, "\n")
+	closed := withoutKeptRule(string(merged))
 	set([]byte(closed))
 	allows(false, closed)
 	last, _, err := policy.Merge([]byte(closed), "test", nil)
@@ -232,6 +217,13 @@ func TestMergedPolicyBetweenNodes(t *testing.T) {
 	allows(true, "AllowAll")
 	set(last)
 	allows(false, string(last))
+}
+
+// withoutKeptRule takes out the line of the rule that allows all, and the comment above it.
+func withoutKeptRule(doc string) string {
+	lines := strings.Split(doc, "\n")
+	i := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "kept by postern") })
+	return strings.Join(slices.Delete(lines, i, i+2), "\n")
 }
 
 // admits reports whether rules let src in to any port of any address.

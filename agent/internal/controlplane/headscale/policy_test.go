@@ -145,7 +145,7 @@ func checkFileMode(t *testing.T, c *Client, names policy.Names) {
 // TestRulelessMeaning holds what package policy relies on against the filter that the server makes (P13).
 func TestRulelessMeaning(t *testing.T) {
 	s := startHeadscale(t, "{mode: database}")
-	c, ctx := s.client(), t.Context()
+	c := s.client()
 	all := s.filter() // no policy yet
 	if !strings.Contains(all, `"SrcIPs":["*"]`) {
 		t.Fatalf("filter without a policy: %s", all)
@@ -161,13 +161,7 @@ func TestRulelessMeaning(t *testing.T) {
 		{`{"GRANTS": []}`, none},
 		{string(policy.AllowAll()), all},
 	} {
-		was, err := c.Policy(ctx)
-		if err != nil && !errors.Is(err, controlplane.ErrNoPolicy) {
-			t.Fatal(err)
-		}
-		if err := c.SetPolicy(ctx, []byte(tt.doc), was); err != nil {
-			t.Fatal(err)
-		}
+		setPolicy(t, c, []byte(tt.doc))
 		if got := s.filter(); got != tt.want {
 			t.Errorf("%s: filter %s, want %s", tt.doc, got, tt.want)
 		}
@@ -175,5 +169,17 @@ func TestRulelessMeaning(t *testing.T) {
 		if err != nil || n.Rules == 0 && n.AllowsAll != (tt.want == all) {
 			t.Errorf("%s: Describe says %+v, %v", tt.doc, n, err)
 		}
+	}
+}
+
+// setPolicy writes a document over whatever is there.
+func setPolicy(t *testing.T, c *Client, doc []byte) {
+	t.Helper()
+	was, err := c.Policy(t.Context())
+	if err != nil && !errors.Is(err, controlplane.ErrNoPolicy) {
+		t.Fatal(err)
+	}
+	if err := c.SetPolicy(t.Context(), doc, was); err != nil {
+		t.Fatal(err)
 	}
 }
