@@ -85,7 +85,9 @@ func plannedEndpoint(p *tfx.Planning, name string, e desired.Expose) types.Objec
 		return endpoint(types.StringUnknown(), types.ListUnknown(types.StringType), types.StringUnknown(), types.StringUnknown())
 	}
 	aliases, url := texts(planned.DNSAliases), text(planned.URL)
-	if mode == desired.ModeHTTP && p.Unknown.Covers(at.Attribute("alias")) {
+	// An alias that turns out to equal the name is left out, so without the name it is not known whether there is one.
+	aliased := desired.Value(e.Alias, false) && !desired.Known(planned.DNSName)
+	if mode == desired.ModeHTTP && (aliased || p.Unknown.Covers(at.Attribute("alias"))) {
 		aliases = types.ListUnknown(types.StringType)
 	}
 	if unknownPort && planned.DNSName != "" {

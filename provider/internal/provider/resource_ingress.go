@@ -104,12 +104,12 @@ func exposesAttribute() schema.Attribute {
 				MarkdownDescription: "`tcp` only: `\"v1\"` or `\"v2\"` has the agent send the PROXY protocol to the backend, so that it learns the peer's address. Default: off.",
 			},
 			"backend": schema.SingleNestedAttribute{
-				Required:            true,
-				MarkdownDescription: "Where the traffic goes, as the agent's host reaches it.",
+				Optional:            true,
+				MarkdownDescription: "Needed: where the traffic goes, as the agent's host reaches it.",
 				Attributes: map[string]schema.Attribute{
 					"targets": schema.ListAttribute{
-						Required: true, ElementType: types.StringType,
-						MarkdownDescription: "`host:port`, at least one, for example `[\"127.0.0.1:8080\"]`. Where there are several, they are balanced and those that " +
+						Optional: true, ElementType: types.StringType,
+						MarkdownDescription: "Needed: `host:port`, at least one, for example `[\"127.0.0.1:8080\"]`. Where there are several, they are balanced and those that " +
 							"fail are skipped.",
 					},
 				},

@@ -199,11 +199,11 @@ func (s *Session) putTailnet(spec *desired.Tailnet, in Intent, out *Outcome) {
 func differences(workspace string, before, after *blueprint.Ingress) []string {
 	var out []string
 	who := fmt.Sprintf("%s of workspace %q: ", after.Key, workspace)
-	if was, is := strings.Join(before.Hosts, ", "), strings.Join(after.Hosts, ", "); was != is {
+	if was, is := strings.Join(before.Hosts, ", "), strings.Join(after.Hosts, ", "); was != is && desired.Known(is) {
 		out = append(out, who+"its hosts change from "+was+" to "+is+".")
 	}
 	for _, p := range after.Problems {
-		if !has(before.Problems, p) {
+		if !has(before.Problems, p) && sure(p) {
 			out = append(out, who+p.FieldError.Error()+".")
 		}
 	}

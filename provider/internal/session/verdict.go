@@ -13,7 +13,8 @@ import (
 // to be planned may lift it.
 func (s *Session) judge(key desired.Key, spec *desired.Ingress, p blueprint.Problem, in Intent, out *Outcome) {
 	switch {
-	case in.Unknown(p.Path):
+	case in.Unknown(p.Path) || !sure(p):
+		// The verdict is on what is not known, or was made from it.
 	case p.Owner != nil:
 		s.conflict(key, p, out)
 	case p.Reason == desired.ReasonReferenceMissing && p.Value != "":
@@ -31,6 +32,9 @@ func (s *Session) judge(key desired.Key, spec *desired.Ingress, p blueprint.Prob
 		out.warn(p.Path, string(p.Reason), p.Detail())
 	}
 }
+
+// sure reports whether a problem was made from known text alone.
+func sure(p blueprint.Problem) bool { return desired.Known(p.Value + p.Rule + p.Remedy) }
 
 // mayBeDefined reports whether p is about a tag that the policy does not define and that an ingress which is planned later
 // may bring.

@@ -24,6 +24,7 @@ var remedies = []struct {
 	{api.ErrForbidden, "Use a token that allows it; `postern token create` on the agent's host makes one."},
 	{api.ErrConflict, "It was changed by another since the plan. Plan again, review what that shows, and apply."},
 	{api.ErrMoved, "Nothing was changed. Plan again, review the names, and apply."},
+	{api.ErrInUse, "Where this is part of a replacement, such as for another name, have Terraform create the new one first: lifecycle { create_before_destroy = true }."},
 	{api.ErrBusy, "Apply again later, or with a lower -parallelism."},
 	{api.ErrVersion, "Install the release of the provider that goes with the agent."},
 	{context.DeadlineExceeded, "Raise timeouts, or see what the agent is busy with: `postern status`."},

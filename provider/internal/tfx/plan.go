@@ -2,6 +2,7 @@ package tfx
 
 import (
 	"context"
+	"maps"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -168,8 +169,17 @@ func (r *Resource) show(ctx context.Context, p *Planning, ending bool, remembere
 		values[AttrReady] = types.BoolUnknown()
 		a.RequiresReplace = append(a.RequiresReplace, path.Root(AttrReady))
 	}
-	for name, value := range values {
-		diags.Append(a.Plan.SetAttribute(ctx, path.Root(name), value)...)
+	computed, err := raw(ctx, values)
+	if err != nil {
+		diags.AddError("Planning "+p.Object.Key().String(), err.Error())
+		return diags
 	}
+	parts, err := fields(a.Plan.Raw) // at once: the framework's way walks the whole plan for each attribute
+	if err != nil {
+		diags.AddError("Planning "+p.Object.Key().String(), err.Error())
+		return diags
+	}
+	maps.Copy(parts, computed)
+	a.Plan.Raw = tftypes.NewValue(a.Plan.Raw.Type(), parts)
 	return diags
 }

@@ -29,34 +29,13 @@ func (r *Resource) ValidateConfig(ctx context.Context, q resource.ValidateConfig
 		a.Diagnostics.AddError("Reading the configuration", err.Error())
 		return
 	}
-	if nulls := r.nullElements(ctx, spec); nulls.HasError() {
-		a.Diagnostics.Append(nulls...)
+	if found := r.holes(spec); len(found) > 0 {
+		a.Diagnostics.Append(faults(ctx, r.spec, found)...)
 		return
 	}
 	found, diags := r.sureFaults(ctx, spec)
 	a.Diagnostics.Append(diags...)
 	a.Diagnostics.Append(faults(ctx, r.spec, found)...)
-}
-
-// nullElements refuses null in collections, which no declaration can hold.
-func (r *Resource) nullElements(ctx context.Context, spec tftypes.Value) diag.Diagnostics {
-	var diags diag.Diagnostics
-	err := tftypes.Walk(spec, func(p *tftypes.AttributePath, v tftypes.Value) (bool, error) {
-		steps := p.Steps()
-		if len(steps) == 0 || !v.IsNull() {
-			return v.IsKnown(), nil
-		}
-		if _, attribute := steps[len(steps)-1].(tftypes.AttributeName); !attribute {
-			at, _ := pathOf(p)
-			diags.AddAttributeError(attributePath(ctx, r.spec, at), "Invalid "+lastAttribute(at), fmt.Sprintf(
-				"%s: an element is null; leave it out.", at))
-		}
-		return false, nil
-	})
-	if err != nil {
-		diags.AddError("Reading the configuration", err.Error())
-	}
-	return diags
 }
 
 // sureFaults gives the faults that hold whatever becomes of the unknown: those that are found with each of three guesses, and
@@ -65,7 +44,7 @@ func (r *Resource) sureFaults(ctx context.Context, spec tftypes.Value) ([]*desir
 	guesses := []guess{
 		{elements: true},
 		{elements: true, truth: true},
-		{elements: true, absent: func(p *tftypes.AttributePath) bool { return r.mayBeAbsent(ctx, p) }},
+		{elements: true, absent: r.mayBeAbsent},
 	}
 	var sure []*desired.FieldError
 	for i, g := range guesses {
@@ -90,17 +69,4 @@ func (r *Resource) sureFaults(ctx context.Context, spec tftypes.Value) ([]*desir
 		}
 	}
 	return sure, nil
-}
-
-// mayBeAbsent reports whether the value at a path is an optional attribute.
-func (r *Resource) mayBeAbsent(ctx context.Context, p *tftypes.AttributePath) bool {
-	steps := p.Steps()
-	if len(steps) == 0 {
-		return false
-	}
-	if _, attribute := steps[len(steps)-1].(tftypes.AttributeName); !attribute {
-		return false
-	}
-	a, err := r.spec.AttributeAtTerraformPath(ctx, p)
-	return err == nil && a.IsOptional()
 }
