@@ -2,6 +2,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/posterndev/terraform-provider-postern/agent/internal/cli"
@@ -12,6 +13,9 @@ import (
 var version = "dev"
 
 func main() {
-	node.PrepareProcess()
+	if err := node.PrepareProcess(); err != nil {
+		fmt.Fprintf(os.Stderr, "postern: preparing the process: %v\n", err)
+		os.Exit(1)
+	}
 	os.Exit(cli.Main(version, os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -10,7 +10,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
+
+	"tailscale.com/envknob"
 )
 
 // Env is the environment of every process with a tailnet node in it: no log upload, no port mapper, no public control
@@ -21,19 +24,13 @@ func Env() []string {
 	}
 }
 
-// ApplyEnv sets Env in this process. It must come before the first node starts.
-func ApplyEnv() error {
+// ApplyEnv sets Env in this process, also where the tailnet's code has read its environment already, which it does when the
+// program starts. It must come before the first node starts.
+func ApplyEnv() {
 	for _, pair := range Env() {
-		for i := range len(pair) {
-			if pair[i] == '=' {
-				if err := os.Setenv(pair[:i], pair[i+1:]); err != nil {
-					return fmt.Errorf("setting %s: %w", pair[:i], err)
-				}
-				break
-			}
-		}
+		name, value, _ := strings.Cut(pair, "=")
+		envknob.Setenv(name, value)
 	}
-	return nil
 }
 
 // Root is the folder of this module: the one with go.mod above the working folder.

@@ -87,7 +87,11 @@ func openStore(c Config) (store.Store, string, error) {
 }
 
 func connect(t *desired.Tailnet, apiKey func() (string, error), log *slog.Logger) (controlplane.Client, error) {
-	return headscale.New(headscale.Options{URL: t.Headscale.URL, APIKey: apiKey, CAPEM: []byte(desired.Value(t.Headscale.CAPEM, "")), Log: log})
+	options := headscale.Options{URL: t.Headscale.URL, APIKey: apiKey, Log: log}
+	if t.Headscale.CAPEM != nil {
+		options.CAPEM = []byte(*t.Headscale.CAPEM)
+	}
+	return headscale.New(options)
 }
 
 // run serves until ctx ends or something fails; then it has the API finish its answers, and the edges drain.
