@@ -204,8 +204,13 @@ func (p *process) plan(kind, address string, config tftypes.Value) (*plan, error
 
 func (p *process) planOnce(kind, address string, config tftypes.Value, state kept) (*plan, error) {
 	p.tb.Helper()
+	return p.planWith(p.tb.Context(), kind, address, config, state)
+}
+
+func (p *process) planWith(ctx context.Context, kind, address string, config tftypes.Value, state kept) (*plan, error) {
+	p.tb.Helper()
 	t := p.types[kind]
-	answer, err := p.server.PlanResourceChange(p.tb.Context(), &tfprotov6.PlanResourceChangeRequest{
+	answer, err := p.server.PlanResourceChange(ctx, &tfprotov6.PlanResourceChangeRequest{
 		TypeName: kind, PriorState: p.dynamic(t, state.value), PriorPrivate: state.private, Config: p.dynamic(t, config),
 		ProposedNewState: p.dynamic(t, proposed(config, state.value)),
 	})

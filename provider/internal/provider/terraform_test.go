@@ -1,8 +1,12 @@
 package provider
 
 import (
+	"context"
+	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	tft "github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
@@ -10,6 +14,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/statecheck"
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
+	"github.com/posterndev/terraform-provider-postern/internal/api"
+	"github.com/posterndev/terraform-provider-postern/internal/desired"
 	"github.com/posterndev/terraform-provider-postern/internal/server/servertest"
 )
 
@@ -109,5 +115,89 @@ func TestLifecycle(t *testing.T) {
 			},
 		},
 		{Config: scene(), ConfigPlanChecks: before(plancheck.ExpectEmptyPlan())},
+		{ // a backend changes: in place, and what cannot have changed stays known
+			Config: scene("127.0.0.1:8080", "127.0.0.1:9090"),
+			ConfigPlanChecks: before(
+				plancheck.ExpectResourceAction(addrIngress, plancheck.ResourceActionUpdate),
+				plancheck.ExpectResourceAction(addrTailnet, plancheck.ResourceActionNoop),
+				planned(addrIngress, at("dns_name"), "shop-shop-dev"+zone),
+				planned(addrIngress, at("magic_dns_name"), "ingress-shop."+servertest.BaseDomain),
+				plancheck.ExpectKnownValue(addrIngress, at("addresses"), knownvalue.ListSizeExact(1)),
+				plancheck.ExpectKnownValue(addrIngress, at("endpoints", "web", "address"), knownvalue.NotNull()),
+				plancheck.ExpectUnknownValue(addrIngress, at("ready")),
+			),
+		},
+		{ // the tailnet's template changes: the ingress, unchanged itself, is renamed in the same apply
+			Config: scene("127.0.0.1:8080", "127.0.0.1:9090", "{name}-{namespace}.prod-1", "{name}-{namespace}.prod-2", "{name}.prod-1", "{name}.prod-2"),
+			ConfigPlanChecks: before(
+				plancheck.ExpectResourceAction(addrIngress, plancheck.ResourceActionUpdate),
+				planned(addrIngress, at("dns_name"), "shop-shop-dev.prod-2.tailnet.example.internal"),
+			),
+			ConfigStateChecks: []statecheck.StateCheck{statecheck.ExpectKnownValue(addrIngress, at("ready"), knownvalue.Bool(true))},
+		},
+		{Config: scene(), ConfigPlanChecks: before(planned(addrIngress, at("dns_name"), "shop-shop-dev"+zone))},
+		{ // what another changed is put right
+			PreConfig:        func() { redirect(t, s) },
+			Config:           scene(),
+			ConfigPlanChecks: before(plancheck.ExpectResourceAction(addrIngress, plancheck.ResourceActionUpdate), planned(addrIngress, at("tailnet"), "corp")),
+		},
+		{ // what another deleted is created anew
+			PreConfig:        func() { remove(t, s, desired.Key{Kind: desired.KindIngress, Namespace: "shop-dev", Name: "shop"}) },
+			Config:           scene(),
+			ConfigPlanChecks: before(plancheck.ExpectResourceAction(addrIngress, plancheck.ResourceActionCreate)),
+		},
+		{ResourceName: addrIngress, ImportState: true, ImportStateId: "shop-dev/shop", ImportStateVerify: true},
+		{ResourceName: addrTailnet, ImportState: true, ImportStateId: "corp", ImportStateVerify: true},
+		{ResourceName: addrIssuer, ImportState: true, ImportStateId: "apps", ImportStateVerify: true},
+		{ResourceName: addrIngress, ImportState: true, ImportStateId: "nobody", ExpectError: regexp.MustCompile("there is no ingress default/nobody")},
+		{ // another name is another object
+			Config: scene(`name       = "shop"`, `name       = "store"`),
+			ConfigPlanChecks: before(
+				plancheck.ExpectResourceAction(addrIngress, plancheck.ResourceActionDestroyBeforeCreate),
+				planned(addrIngress, at("tag"), "tag:ingress-store"),
+			),
+		},
+		{Config: scene(`name       = "shop"`, `name       = "store"`), ConfigPlanChecks: before(plancheck.ExpectEmptyPlan())},
 	}})
+	if left, err := s.Client.List(context.Background(), desired.KindIngress); err != nil || len(left) > 0 {
+		t.Errorf("after the destroy there is %v, %v", left, err)
+	}
+}
+
+// redirect changes the ingress behind Terraform's back.
+func redirect(t *testing.T, s *servertest.Server) {
+	t.Helper()
+	key := desired.Key{Kind: desired.KindIngress, Namespace: "shop-dev", Name: "shop"}
+	d, err := s.Client.Get(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := d.Object()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, ok := o.Spec.(*desired.Ingress)
+	if !ok {
+		t.Fatalf("%T", o.Spec)
+	}
+	in.RedirectHTTP, in.AllowFrom = ptr(true), []string{"group:other", "group:shop"}
+	spec, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Client.Update(context.Background(), key, api.Declaration{Spec: spec}, d.Revision); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, s *servertest.Server, key desired.Key) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := s.Client.Delete(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Client.WaitGone(ctx, key); err != nil {
+		t.Fatal(err)
+	}
 }

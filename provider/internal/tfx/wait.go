@@ -29,6 +29,9 @@ func (w *writing) finish(ctx context.Context, d *api.Document, state *tfsdk.Stat
 		return
 	}
 	last, err := w.reach(ctx, condition, d.Revision)
+	if err != nil {
+		last = w.latest(ctx, last)
+	}
 	if last == nil || last.Revision < d.Revision {
 		last = d
 	}
@@ -79,6 +82,17 @@ func (w *writing) reach(ctx context.Context, condition desired.ConditionType, re
 		case <-timer.C:
 		}
 	}
+}
+
+// latest is the document as it is now, after the time for waiting has run out, so that what is said of it is not stale.
+func (w *writing) latest(ctx context.Context, last *api.Document) *api.Document {
+	const grace = 5 * time.Second
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if d, err := w.client.Get(ctx, w.key); err == nil {
+		return d
+	}
+	return last
 }
 
 // missed says why the wait ended without what it waited for.
