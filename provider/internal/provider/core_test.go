@@ -82,6 +82,26 @@ func (c *core) open() *process {
 	return &process{core: c, server: server}
 }
 
+// configure gives a provider its configuration.
+func configure(tb testing.TB, config map[string]any, env map[string]string) (warnings []string, err error) {
+	tb.Helper()
+	server := providerserver.NewProtocol6(New("test", func(name string) string { return env[name] }))()
+	schemas, err := server.GetProviderSchema(tb.Context(), &tfprotov6.GetProviderSchemaRequest{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	t := schemas.Provider.ValueType()
+	d, err := tfprotov6.NewDynamicValue(t, fromJSON(t, config))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	answer, err := server.ConfigureProvider(tb.Context(), &tfprotov6.ConfigureProviderRequest{Config: &d})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return failures(answer.Diagnostics)
+}
+
 func (c *core) dynamic(t tftypes.Type, v tftypes.Value) *tfprotov6.DynamicValue {
 	c.tb.Helper()
 	d, err := tfprotov6.NewDynamicValue(t, v)
@@ -137,7 +157,7 @@ func fromJSON(t tftypes.Type, v any) tftypes.Value {
 		return tftypes.NewValue(t, elements(t.ElementType, v.([]any)))
 	case tftypes.Set:
 		in := slices.Clone(v.([]any))
-		slices.SortFunc(in, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+		slices.SortFunc(in, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		return tftypes.NewValue(t, elements(t.ElementType, slices.Compact(in)))
 	}
 	if n, ok := v.(float64); ok {

@@ -37,7 +37,7 @@ func issuer() tfx.Kind {
 					},
 					"key_file": schema.StringAttribute{
 						Optional:            true,
-						MarkdownDescription: "The CA's private key on the agent's host, in PEM, by its absolute path, for example `\"/etc/postern/ca.key\"`. It never leaves that host.",
+						MarkdownDescription: "The CA's private key on the agent's host, in PEM, by its absolute path, for example `\"/etc/postern/ca.key\"`. It comes with `certificate_file`, and never leaves that host.",
 					},
 				},
 			},

@@ -81,7 +81,7 @@ func headscaleAttribute() schema.Attribute {
 			"api_key_file": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "A file on the agent's host that holds the API key, by its absolute path, for example " +
-					"`\"/etc/postern/headscale.key\"`. It is read anew when it changes.",
+					"`\"/etc/postern/headscale.key\"`. It is read anew when it changes. Default: the key comes from `api_key_wo`.",
 			},
 			"api_key_wo": schema.StringAttribute{
 				Optional: true, Sensitive: true, WriteOnly: true,
@@ -126,7 +126,7 @@ func dnsAttribute() schema.Attribute {
 func policyAttribute() schema.Attribute {
 	return schema.SingleNestedAttribute{
 		Optional:            true,
-		MarkdownDescription: "How the agent keeps the tailnet's policy. It merges the entries that it owns into the document and leaves all others as they are.",
+		MarkdownDescription: "How the agent keeps the tailnet's policy. It merges the entries that it owns into the document and leaves all others as they are. Default: `{ mode = \"managed\" }`, and any principal may be named.",
 		Attributes: map[string]schema.Attribute{
 			"mode": schema.StringAttribute{
 				Optional:            true,

@@ -41,7 +41,9 @@ func labelled(name, label string) *desired.Ingress {
 
 var brief = map[string]any{"timeouts": map[string]any{"create": "1s", "update": "1s", "delete": "1s"}}
 
-func (c *core) ingress(in *desired.Ingress) tftypes.Value { return c.config("postern_ingress", in, brief) }
+func (c *core) ingress(in *desired.Ingress) tftypes.Value {
+	return c.config("postern_ingress", in, brief)
+}
 
 // mustPlan plans and fails the test on an error.
 func (p *process) mustPlan(kind, address string, config tftypes.Value) *plan {

@@ -50,7 +50,7 @@ func (r *Resource) Delete(ctx context.Context, q resource.DeleteRequest, a *reso
 	case err == nil || errors.Is(err, api.ErrNotFound):
 	case errors.Is(err, context.DeadlineExceeded):
 		a.Diagnostics.AddError(fmt.Sprintf("%s is not gone yet", key), fmt.Sprintf(
-			"The time ran out (timeouts.delete). The agent goes on with the deletion, and the next apply waits for it again.\n\n%s", unmet(last)))
+			"The time ran out (timeouts.delete). The agent goes on with the deletion, and the next apply waits for it again.\n\n%s", unmet(latest(ctx, client, *key, last))))
 	default:
 		a.Diagnostics.Append(explain(ctx, r.spec, "Deleting "+key.String(), err)...)
 	}

@@ -30,7 +30,7 @@ func (w *writing) finish(ctx context.Context, d *api.Document, state *tfsdk.Stat
 	}
 	last, err := w.reach(ctx, condition, d.Revision)
 	if err != nil {
-		last = w.latest(ctx, last)
+		last = latest(ctx, w.client, w.key, last)
 	}
 	if last == nil || last.Revision < d.Revision {
 		last = d
@@ -85,11 +85,11 @@ func (w *writing) reach(ctx context.Context, condition desired.ConditionType, re
 }
 
 // latest is the document as it is now, after the time for waiting has run out, so that what is said of it is not stale.
-func (w *writing) latest(ctx context.Context, last *api.Document) *api.Document {
+func latest(ctx context.Context, client *api.Client, key desired.Key, last *api.Document) *api.Document {
 	const grace = 5 * time.Second
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
-	if d, err := w.client.Get(ctx, w.key); err == nil {
+	if d, err := client.Get(ctx, key); err == nil {
 		return d
 	}
 	return last
