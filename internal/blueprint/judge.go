@@ -68,7 +68,7 @@ func (c *Compilation) conflicts(r *rendering, out *Ingress) map[string]bool {
 		class, name, _ := strings.Cut(id, ":")
 		problem := Problem{Name: name, Owner: owner}
 		problem.Value = name
-		problem.Rule = fmt.Sprintf("%s claimed this name first and keeps it (N6)", owner)
+		problem.Rule = fmt.Sprintf("%s claimed this name first and keeps it", owner)
 		switch Class(class) {
 		case ClassDNS:
 			withheld[name] = true
@@ -113,7 +113,7 @@ func (c *Compilation) certificates(r *rendering, t *desired.Tailnet, out *Ingres
 	}
 	if issuer == (desired.Key{}) {
 		out.Problems = append(out.Problems, Problem{Reason: desired.ReasonReferenceMissing, Refuse: true, FieldError: desired.FieldError{
-			Path: desired.At("tls"), Rule: "an http expose needs a certificate, and nothing says where it comes from (C1)",
+			Path: desired.At("tls"), Rule: "an http expose needs a certificate, and nothing says where it comes from",
 			Remedy: "set tls = { issuer = … } here, or default_issuer on tailnet " + t.Name,
 		}})
 		return
@@ -164,7 +164,7 @@ func (c *Compilation) principals(in *desired.Ingress, t *desired.Tailnet) []Prob
 		if !t.Allows(principal) {
 			problems = append(problems, Problem{Reason: desired.ReasonPolicyRefused, Refuse: true, FieldError: desired.FieldError{
 				Path: at, Value: principal,
-				Rule: fmt.Sprintf("tailnet %s lets only %s be given access (P3)", t.Name, list(t.Policy.AllowFromAllowlist)),
+				Rule: fmt.Sprintf("tailnet %s lets only %s be given access", t.Name, list(t.Policy.AllowFromAllowlist)),
 				Remedy: "ask the tailnet's admin to add it to policy.allow_from_allowlist, " +
 					"or to write a grant to " + t.TagTemplate().Render(in.Name, in.EffectiveNamespace()) + " into the policy",
 			}})
@@ -222,7 +222,7 @@ func (c *Compilation) zone(t *desired.Tailnet) []Problem {
 	return []Problem{{Reason: desired.ReasonInvalidDNSName, Refuse: true, FieldError: desired.FieldError{
 		Path: desired.At("tailnet"), Value: t.Name,
 		Rule: fmt.Sprintf("its ingress_name_template lies in zone %s, which is at or below the MagicDNS base domain %s, "+
-			"and clients never ask elsewhere for names there (N7)", zone, base),
+			"and clients never ask elsewhere for names there", zone, base),
 		Remedy: "put the template into a zone outside " + base,
 	}}}
 }

@@ -60,7 +60,7 @@ func (r *rendering) names(t *desired.Tailnet) {
 	in, out, template := r.in, &r.out, t.NameTemplate()
 	if template == "" && in.HasHTTP() {
 		r.refuse(desired.At("tailnet"), in.Tailnet, desired.ReasonInvalidDNSName,
-			"an http expose needs a name, and the tailnet has no dns.ingress_name_template (N8)",
+			"an http expose needs a name, and the tailnet has no dns.ingress_name_template",
 			"set dns.ingress_name_template on the tailnet, or use mode = \"tcp\"")
 	}
 	if template != "" {
@@ -114,7 +114,7 @@ func (r *rendering) endpoint(name string, e desired.Expose, t *desired.Tailnet) 
 	alias := r.dnsName(at.Attribute("alias"), template.Render(label, out.Namespace))
 	if desired.Known(alias) && desired.Known(string(t.NameTemplate())) && !desired.Within(alias, t.NameTemplate().Zone()) {
 		r.refuse(at.Attribute("alias"), alias, desired.ReasonInvalidDNSName,
-			"an alias lies in the zone "+t.NameTemplate().Zone()+" (N4)", "change the tailnet's ingress_alias_template")
+			"an alias lies in the zone "+t.NameTemplate().Zone(), "change the tailnet's ingress_alias_template")
 		return
 	}
 	if alias == endpoint.DNSName {

@@ -162,7 +162,7 @@ func (e Expose) validatePort(f *faults, at Path, mode Mode) {
 	at = at.Attribute("port")
 	switch {
 	case mode == ModeHTTP && e.Port != nil && *e.Port != PortHTTPS:
-		f.addf(at, strconv.FormatInt(*e.Port, 10), "leave port out", "an http expose is always on port %d (X3)", PortHTTPS)
+		f.addf(at, strconv.FormatInt(*e.Port, 10), "leave port out", "an http expose is always on port %d", PortHTTPS)
 	case mode == ModeHTTP:
 	case e.Port == nil:
 		f.addf(at, "", "add the port that peers dial, for example port = 5432", "a %s expose has a port", mode)

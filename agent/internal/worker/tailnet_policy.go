@@ -25,21 +25,22 @@ func (t *tailnet) keepPolicy(ctx context.Context, client controlplane.Client, wa
 	var refused map[desired.Key]string
 	for range policyAttempts {
 		is, err := client.Policy(ctx)
+		base := is.Text
 		if errors.Is(err, controlplane.ErrNoPolicy) {
 			if len(want) == 0 {
 				t.record(nil, nil)
 				return nil
 			}
-			is.Text, err = policy.AllowAll(), nil
+			is, base, err = controlplane.Policy{}, policy.AllowAll(), nil
 		}
 		if err != nil {
 			return fmt.Errorf("reading the policy: %w", err)
 		}
 		var text []byte
-		if text, refused, err = t.merge(ctx, client, is.Text, want); err != nil {
+		if text, refused, err = t.merge(ctx, client, base, want); err != nil {
 			return err
 		}
-		if string(text) == string(is.Text) && is.Version != "" {
+		if string(text) == string(is.Text) {
 			t.record(want, refused)
 			return nil
 		}
