@@ -36,7 +36,7 @@ func explain(ctx context.Context, s schema.Schema, doing string, err error) diag
 	var answer *api.Error
 	if errors.As(err, &answer) && len(answer.Fields) > 0 {
 		for _, f := range answer.Fields {
-			diags.AddAttributeError(attributePath(ctx, s, f.Path), doing, sentence(f.Detail()))
+			diags.AddAttributeError(attributePath(ctx, s, f.Path), doing, located(f.Path, f.Detail()))
 		}
 		return diags
 	}
@@ -55,7 +55,7 @@ func explain(ctx context.Context, s schema.Schema, doing string, err error) diag
 func faults(ctx context.Context, s schema.Schema, fields []*desired.FieldError) diag.Diagnostics {
 	var diags diag.Diagnostics
 	for _, f := range fields {
-		diags.AddAttributeError(attributePath(ctx, s, f.Path), "Invalid "+lastAttribute(f.Path), sentence(f.Detail()))
+		diags.AddAttributeError(attributePath(ctx, s, f.Path), "Invalid "+lastAttribute(f.Path), located(f.Path, f.Detail()))
 	}
 	return diags
 }
@@ -76,14 +76,14 @@ func (r *Resource) notices(ctx context.Context, diags *diag.Diagnostics, out *se
 			diags.AddError(n.Summary, sentence(n.Detail))
 			continue
 		}
-		diags.AddAttributeError(attributePath(ctx, r.spec, n.Path), n.Summary, sentence(n.Detail))
+		diags.AddAttributeError(attributePath(ctx, r.spec, n.Path), n.Summary, located(n.Path, n.Detail))
 	}
 	for _, n := range out.Warnings {
 		if len(n.Path) == 0 {
 			diags.AddWarning(n.Summary, sentence(n.Detail))
 			continue
 		}
-		diags.AddAttributeWarning(attributePath(ctx, r.spec, n.Path), n.Summary, sentence(n.Detail))
+		diags.AddAttributeWarning(attributePath(ctx, r.spec, n.Path), n.Summary, located(n.Path, n.Detail))
 	}
 	r.away(diags)
 }
@@ -110,6 +110,14 @@ func unmet(d *api.Document) string {
 		return "  the agent has not observed it yet; is `postern run` at work? `postern status` shows what it does"
 	}
 	return strings.Join(lines, "\n")
+}
+
+// located names a nested attribute in the text: Terraform points at no more than the line of the resource then.
+func located(p desired.Path, detail string) string {
+	if text := p.String(); len(p) > 1 && !strings.HasPrefix(detail, text) {
+		detail = text + ": " + detail
+	}
+	return sentence(detail)
 }
 
 func sentence(s string) string {

@@ -131,7 +131,7 @@ func (r *Resource) warnings(ctx context.Context, p *Planning, diags *diag.Diagno
 		return
 	}
 	for _, w := range p.Object.Warnings() {
-		diags.AddAttributeWarning(attributePath(ctx, r.spec, w.Path), w.Summary, sentence(w.Detail))
+		diags.AddAttributeWarning(attributePath(ctx, r.spec, w.Path), w.Summary, located(w.Path, w.Detail))
 	}
 }
 

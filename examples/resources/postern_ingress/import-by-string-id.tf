@@ -1,0 +1,4 @@
+import {
+  to = postern_ingress.shop
+  id = "shop-dev/shop"
+}

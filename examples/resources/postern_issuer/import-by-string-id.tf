@@ -1,0 +1,4 @@
+import {
+  to = postern_issuer.apps
+  id = "apps"
+}

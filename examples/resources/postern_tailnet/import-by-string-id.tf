@@ -1,0 +1,4 @@
+import {
+  to = postern_tailnet.corp
+  id = "corp"
+}
