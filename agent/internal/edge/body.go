@@ -3,13 +3,12 @@ package edge
 import (
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"mime"
 )
 
 // requestBody is a client's body as the transport sees it.

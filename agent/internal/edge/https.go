@@ -207,8 +207,7 @@ func (c *webConn) hasten() {
 }
 
 func (c *webConn) cut() {
-	abort(c.Conn)
-	c.Close()
+	abort(c)
 }
 
 // serveHTTPS answers a request that came in through TLS.

@@ -88,6 +88,10 @@ func (x *exchange) roundTrip() {
 	}
 	res, err := x.send()
 	x.commit()
+	if err == nil && res.StatusCode == http.StatusSwitchingProtocols {
+		res.Body.Close()
+		err = errUnasked
+	}
 	if err != nil {
 		x.body.finish(x.w, x.in, false)
 		x.fail(err)
@@ -101,6 +105,8 @@ func (x *exchange) roundTrip() {
 		panic(http.ErrAbortHandler) // a clean end would make it look complete
 	}
 }
+
+var errUnasked = errors.New("backend switched protocols without being asked to")
 
 // send tries the targets in turn until one takes the connection. What was
 // sent is never sent again.

@@ -106,8 +106,8 @@ func (b *buffers) tunnel(client, backend end) (up, down int64, err error) {
 	}()
 	up, upErr := b.pump(backend.conn, client)
 	<-done
+	backend.conn.Close() // first: the end of an upgraded client aborts what is still open
 	client.conn.Close()
-	backend.conn.Close()
 	return up, down, errors.Join(upErr, downErr)
 }
 
