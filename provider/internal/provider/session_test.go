@@ -2,7 +2,9 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -300,4 +302,35 @@ func document(t *testing.T, s *servertest.Server, name string) *api.Document {
 		t.Fatal(err)
 	}
 	return d
+}
+
+// Terraform plans in parallel. Of many that claim one name one is planned, and each other is refused.
+func TestParallelPlans(t *testing.T) {
+	s := servertest.Start(t)
+	base(t, s)
+	c := newCore(t, s.Endpoint, "test")
+	p := c.open()
+	const many = 24
+	refused := make(chan error, many)
+	var all sync.WaitGroup
+	for i := range many {
+		name := fmt.Sprintf("shop-%d", i)
+		config := c.ingress(labelled(name, "same"))
+		all.Go(func() {
+			_, err := p.planWith(t.Context(), kindIngress, "postern_ingress."+name, config, kept{value: tftypes.NewValue(c.types[kindIngress], nil)})
+			refused <- err
+		})
+	}
+	all.Wait()
+	close(refused)
+	failed := 0
+	for err := range refused {
+		if err != nil {
+			wantError(t, err, "DNSNameConflict")
+			failed++
+		}
+	}
+	if failed != many-1 {
+		t.Errorf("of %d claims to one name %d were refused", many, failed)
+	}
 }

@@ -147,7 +147,7 @@ func (s *Session) Lose(err error) {
 func awayNotice(err error) Notice {
 	return Notice{
 		Summary: "The plan was made without the agent",
-		Detail: err.Error() + "\n\nNames are known from what this plan itself declares. Not checked: conflicts with names of other workspaces; " +
+		Detail: err.Error() + ".\n\nNames are known from what this plan itself declares. Not checked: conflicts with names of other workspaces; " +
 			"what the control plane can do and whether it takes the API key; allow-lists, groups and tags of tailnets that this plan " +
 			"does not declare; tailnets and issuers that this plan does not declare; changes since the last apply. The apply checks " +
 			"all of it, and needs the agent.",
