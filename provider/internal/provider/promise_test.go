@@ -3,6 +3,7 @@ package provider
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"testing"
 
@@ -22,7 +23,7 @@ type declared struct {
 // changed ones and for ones whose tailnet changes under them (N10, T1).
 func TestWhatAPlanShowsComesTrue(t *testing.T) {
 	s := servertest.Start(t)
-	rounds := 300
+	rounds := 200
 	if testing.Short() {
 		rounds = 50
 	}
@@ -210,10 +211,10 @@ func (g *generator) ingress(name string, tailnet *desired.Tailnet) *desired.Ingr
 
 // forget makes some values of a configuration unknown: what is there, what is absent, elements, and whole parts.
 func (g *generator) forget(config tftypes.Value) tftypes.Value {
-	percent := pick(g, 0, 3, 8, 20)
+	percent, salt := pick(g, 0, 3, 8, 20), g.r.Uint64()
 	out, err := tftypes.Transform(config, func(p *tftypes.AttributePath, v tftypes.Value) (tftypes.Value, error) {
 		steps := p.Steps()
-		if len(steps) == 0 || !g.chance(percent) {
+		if len(steps) == 0 || chosen(p, salt)%100 >= uint64(percent) {
 			return v, nil
 		}
 		for _, name := range computedNames {
@@ -230,4 +231,11 @@ func (g *generator) forget(config tftypes.Value) tftypes.Value {
 		g.core.tb.Fatal(err)
 	}
 	return out
+}
+
+// chosen is a number for each path and salt: a transformation visits paths in no order, and a seed is to be repeatable.
+func chosen(p *tftypes.AttributePath, salt uint64) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, p.String(), salt) // a hash takes all
+	return h.Sum64()
 }
