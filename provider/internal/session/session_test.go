@@ -86,8 +86,8 @@ func TestAbsenceIsToldOnce(t *testing.T) {
 	}
 }
 
-// What one plan ends another may declare anew, and what it replaces frees its names.
-func TestReplacementFreesNames(t *testing.T) {
+// Two claims to a hostname in one session are refused, and a claim that is given up frees it.
+func TestClaimsOfHostnames(t *testing.T) {
 	server := servertest.Start(t)
 	s := session.New(server.Client, nil)
 	template := "{name}.zone.test"
