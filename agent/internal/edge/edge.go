@@ -69,7 +69,8 @@ type Edge struct {
 	open    registry
 	current atomic.Pointer[plane] // never nil
 
-	draining atomic.Bool
+	headerTimeout time.Duration // readHeaderTimeout, but for tests
+	draining      atomic.Bool
 
 	mu        sync.Mutex // guards following, and serialises Apply and Shutdown
 	listeners map[portKey]*listener
@@ -95,12 +96,13 @@ func New(network Network, o Options) *Edge {
 	}
 	o.Metrics = o.Metrics.filled()
 	e := &Edge{
-		network:   network,
-		opts:      o,
-		tls:       baseTLS(),
-		bufs:      newBuffers(),
-		open:      newRegistry(),
-		listeners: make(map[portKey]*listener),
+		network:       network,
+		opts:          o,
+		tls:           baseTLS(),
+		bufs:          newBuffers(),
+		open:          newRegistry(),
+		headerTimeout: readHeaderTimeout,
+		listeners:     make(map[portKey]*listener),
 	}
 	e.tls.GetConfigForClient = e.tlsFor
 	e.current.Store(&plane{})

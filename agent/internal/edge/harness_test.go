@@ -246,7 +246,7 @@ func webAt(t testing.TB, targets []string, hosts ...string) *Snapshot {
 	s := &Snapshot{HTTPS: &HTTPS{Hosts: map[string]Host{}, Certificates: map[string]*tls.Certificate{}}}
 	for _, h := range hosts {
 		s.HTTPS.Hosts[h] = Host{Expose: "app", Targets: targets}
-		s.HTTPS.Certificates[h] = ca.issue(t, h)
+		s.HTTPS.Certificates[h] = ca.issue(t, foldName(h))
 	}
 	return s
 }

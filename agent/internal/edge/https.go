@@ -40,7 +40,7 @@ func (e *Edge) newHTTPSServer() *webServer {
 
 // startServer adds what both servers have in common. The caller holds mu.
 func (e *Edge) startServer(kind string, h *http.Server, serve func(net.Listener) error) *webServer {
-	h.ReadHeaderTimeout = readHeaderTimeout
+	h.ReadHeaderTimeout = e.headerTimeout
 	h.IdleTimeout = keepAliveIdle
 	h.MaxHeaderBytes = maxHeaderBytes
 	h.DisableGeneralOptionsHandler = true
