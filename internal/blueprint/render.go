@@ -117,7 +117,7 @@ func (r *rendering) endpoint(name string, e desired.Expose, t *desired.Tailnet) 
 			"an alias lies in the zone "+t.NameTemplate().Zone(), "change the tailnet's ingress_alias_template")
 		return
 	}
-	if alias == endpoint.DNSName {
+	if alias == endpoint.DNSName && desired.Known(alias) {
 		return
 	}
 	endpoint.DNSAliases = append(endpoint.DNSAliases, alias)
