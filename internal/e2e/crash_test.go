@@ -26,8 +26,8 @@ func TestKilledDuringPushes(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	port := int64(1000)
+	acknowledged := port
 	for kill := range kills {
-		acknowledged := port
 		pushing := make(chan int64, 1)
 		go func() { pushing <- c.pushUntilItFails(t, in, &port) }()
 		pause := time.After(time.Duration(random.IntN(60)) * time.Millisecond)
@@ -46,6 +46,7 @@ func TestKilledDuringPushes(t *testing.T) {
 		if got := d.Ingress.Endpoints["db"].Port; got < acknowledged || got > port {
 			t.Fatalf("kill %d: port %d is stored, %d was acknowledged and %d was sent", kill, got, acknowledged, port)
 		}
+		acknowledged = d.Ingress.Endpoints["db"].Port // what is stored now was pushed, and must stay
 	}
 	d, err := c.agent.Client.Get(deadline(t, time.Minute), in.Key())
 	if err != nil {
