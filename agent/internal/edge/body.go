@@ -78,6 +78,17 @@ func (b *requestBody) finish(w http.ResponseWriter, r *http.Request, aborted boo
 	http.NewResponseController(w).SetReadDeadline(deadline)
 }
 
+// leaveBody is for answers that don't depend on the body: they leave before the
+// server looks for its end, and a client that never sends it is not waited for.
+func leaveBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 || r.ProtoMajor != 1 {
+		return
+	}
+	rc := http.NewResponseController(w)
+	rc.EnableFullDuplex()
+	rc.SetReadDeadline(time.Now().Add(bodyGrace))
+}
+
 // respond sends the backend's response. An error means that it is incomplete.
 func (x *exchange) respond(res *http.Response) error {
 	h := x.w.Header()

@@ -220,16 +220,16 @@ func (e *Edge) serveHTTPS(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect || !strings.HasPrefix(r.URL.Path, "/") {
 		e.opts.Metrics.Rejected("", RejectMalformed)
 		if r.Method == http.MethodConnect {
-			answer(w, http.StatusNotImplemented, "CONNECT is not supported here.\n")
+			answer(w, r, http.StatusNotImplemented, "CONNECT is not supported here.\n")
 		} else {
-			answer(w, http.StatusBadRequest, "The request target must be a path.\n")
+			answer(w, r, http.StatusBadRequest, "The request target must be a path.\n")
 		}
 		return
 	}
 	web := e.current.Load().web
 	name := foldName(r.TLS.ServerName)
 	if web == nil || hostName(r.Host) != name || (r.URL.Scheme != "" && r.URL.Scheme != "https") {
-		e.misdirected(w)
+		e.misdirected(w, r)
 		return
 	}
 	if rt := web.hosts[name]; rt != nil {
@@ -237,7 +237,7 @@ func (e *Edge) serveHTTPS(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if web.certificate(name) == nil { // withdrawn since the handshake
-		e.misdirected(w)
+		e.misdirected(w, r)
 		return
 	}
 	web.answerUnrouted(w, r)
@@ -245,9 +245,9 @@ func (e *Edge) serveHTTPS(w http.ResponseWriter, r *http.Request) {
 
 // misdirected makes the client try again on a connection of its own: HTTP/2
 // clients share one between names of one certificate (RFC 9110 section 15.5.20).
-func (e *Edge) misdirected(w http.ResponseWriter) {
+func (e *Edge) misdirected(w http.ResponseWriter, r *http.Request) {
 	e.opts.Metrics.Rejected("", RejectMisdirected)
-	answer(w, http.StatusMisdirectedRequest, "This connection was opened for another host.\n")
+	answer(w, r, http.StatusMisdirectedRequest, "This connection was opened for another host.\n")
 }
 
 // answerUnrouted answers for a certificate name that has no route (X5).
@@ -265,11 +265,12 @@ func (p *webPlane) answerUnrouted(w http.ResponseWriter, r *http.Request) {
 	for _, host := range p.served {
 		fmt.Fprintf(&b, "https://%s/\n", host)
 	}
-	answer(w, http.StatusNotFound, b.String())
+	answer(w, r, http.StatusNotFound, b.String())
 }
 
 // answer sends a text of our own.
-func answer(w http.ResponseWriter, code int, text string) {
+func answer(w http.ResponseWriter, r *http.Request, code int, text string) {
+	leaveBody(w, r)
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")

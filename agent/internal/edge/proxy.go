@@ -183,5 +183,5 @@ func (x *exchange) fail(err error) {
 
 func (x *exchange) refuse(code int, text string) {
 	x.status = code
-	answer(x.w, code, text)
+	answer(x.w, x.in, code, text)
 }
