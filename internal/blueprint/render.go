@@ -27,7 +27,6 @@ func renderIngress(in *desired.Ingress, t *desired.Tailnet) *rendering {
 		Hosts: []string{}, Endpoints: map[string]Endpoint{}, Routes: map[string]string{},
 	}
 	if t == nil {
-		t = &desired.Tailnet{}
 		for name, e := range in.Exposes {
 			r.out.Endpoints[name] = Endpoint{Mode: e.EffectiveMode(), Port: e.EffectivePort(), DNSAliases: []string{}}
 		}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -86,8 +87,8 @@ type usage struct{ goroutines, files int }
 // usage asks the agent's metrics.
 func (c *chain) usage(t *testing.T) usage {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(_, _ string) (net.Conn, error) {
-		return net.Dial("unix", strings.TrimPrefix(c.agent.Endpoint, "unix://"))
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(c.agent.Endpoint, "unix://"))
 	}}}
 	answer, err := client.Get("http://postern" + api.PathMetrics)
 	if err != nil {

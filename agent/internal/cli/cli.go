@@ -33,7 +33,7 @@ func Main(version string, args []string, stdout, stderr io.Writer) int {
 }
 
 // client is how a verb reaches an agent.
-type client struct{ endpoint, token, caFile string }
+type client struct{ endpoint, caFile string }
 
 func (c *client) flags(cmd *cobra.Command) {
 	cmd.PersistentFlags().StringVar(&c.endpoint, "endpoint", "", "the agent: unix:///path or https://host:port (POSTERN_ENDPOINT)")

@@ -79,9 +79,15 @@ type Secret string
 
 const redacted = "[redacted]"
 
-func (Secret) String() string               { return redacted }
-func (Secret) GoString() string             { return redacted }
-func (Secret) LogValue() slog.Value         { return slog.StringValue(redacted) }
+func (Secret) String() string { return redacted }
+
+// GoString keeps %#v from showing it.
+func (Secret) GoString() string { return redacted }
+
+// LogValue keeps slog from showing it.
+func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalJSON keeps encoding/json from showing it.
 func (Secret) MarshalJSON() ([]byte, error) { return json.Marshal(redacted) }
 
 // AuthKey enrols one node.
@@ -94,6 +100,7 @@ type AuthKey struct {
 // Feature is something that not every control plane has.
 type Feature string
 
+// The features.
 const (
 	FeatureOAuthClients Feature = "oauth_clients" // making OAuth clients
 	FeatureCertificates Feature = "certificates"  // certificates for MagicDNS names
@@ -107,6 +114,7 @@ const (
 // PolicyMode says where a control plane keeps its policy.
 type PolicyMode string
 
+// The modes.
 const (
 	PolicyUnknown  PolicyMode = ""
 	PolicyDatabase PolicyMode = "database"
@@ -135,6 +143,7 @@ type Problem struct {
 	Detail  string // what, where, why and what to do
 }
 
+// The ids of problems.
 const (
 	ProblemUnreachable    = "unreachable"
 	ProblemWrongServer    = "wrong_server"

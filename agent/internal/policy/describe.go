@@ -71,7 +71,7 @@ func (d *document) memberNames(s Section) []string {
 	}
 	var names []string
 	for _, m := range obj.Members {
-		names = append(names, m.Name.Value.(hujson.Literal).String())
+		names = append(names, literal(m.Name))
 	}
 	slices.Sort(names)
 	return names

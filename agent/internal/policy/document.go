@@ -73,7 +73,7 @@ func newList(text []byte, v hujson.Value) list {
 		}
 	case *hujson.Object:
 		for _, m := range vv.Members {
-			add(m.Name.Value.(hujson.Literal).String(), m.Name, m.Value)
+			add(literal(m.Name), m.Name, m.Value)
 		}
 	}
 	return l
@@ -186,6 +186,15 @@ func kindName(v hujson.Value) string {
 	case '0':
 		return "a number"
 	default:
-		return v.Value.(hujson.Literal).String()
+		return literal(v)
 	}
+}
+
+// literal is the text of a literal: of a string what it says, of anything else how it is written.
+func literal(v hujson.Value) string {
+	l, ok := v.Value.(hujson.Literal)
+	if !ok {
+		return ""
+	}
+	return l.String()
 }

@@ -30,6 +30,7 @@ import "encoding/json"
 // Section is a part of the document that can hold owned entries.
 type Section string
 
+// The sections.
 const (
 	Grants    Section = "grants"    // a list; an entry is an element
 	TagOwners Section = "tagOwners" // an object; an entry is a member and its key the tag
@@ -52,16 +53,17 @@ type Marked struct {
 // Kind says what happened to an entry.
 type Kind string
 
+// The kinds of change.
 const (
 	Added    Kind = "added"
 	Removed  Kind = "removed"
 	Replaced Kind = "replaced" // the wanted value changed, or somebody edited the entry by hand
-	// SatisfiedByForeign: the tag is in the document already, not as ours, and was left as it is.
+	// SatisfiedByForeign means that the tag is in the document already, not as ours, and was left as it is.
 	SatisfiedByForeign Kind = "satisfied by foreign"
-	// MadeExplicit: the document had no rules, which allows everything; that is now its first grant, since the grants
+	// MadeExplicit means that the document had no rules, which allows everything; that is now its first grant, since the grants
 	// added with it would otherwise have denied all else.
 	MadeExplicit Kind = "made explicit"
-	// MadeImplicit: the rule of MadeExplicit left the document with the last other grant. The meaning is the same.
+	// MadeImplicit means that the rule of MadeExplicit left the document with the last other grant. The meaning is the same.
 	MadeImplicit Kind = "made implicit"
 )
 

@@ -46,12 +46,12 @@ func TestLoopBacksOffAndResyncs(t *testing.T) {
 		if len(r.at) != 5 {
 			t.Fatalf("passes at %v", r.at)
 		}
-		for i, bounds := range [][2]time.Duration{{0, 0}, {1000, 1250}, {2000, 2500}, {3000, 3000}, {60000, 60000}} {
+		for i, bounds := range [][2]int{{0, 0}, {1000, 1250}, {2000, 2500}, {3000, 3000}, {60000, 60000}} {
 			gap := r.at[i]
 			if i > 0 {
 				gap -= r.at[i-1]
 			}
-			if gap < bounds[0]*time.Millisecond || gap > bounds[1]*time.Millisecond+time.Millisecond {
+			if ms := int(gap.Milliseconds()); ms < bounds[0] || ms > bounds[1] {
 				t.Errorf("pass %d after %v, want within %v ms", i, gap, bounds)
 			}
 		}

@@ -126,8 +126,9 @@ func (w *ingress) serve(ctx context.Context, t *target, report *status.Report) t
 	snapshot := w.snapshot(t, results)
 	failures := id.apply(snapshot)
 	waits := []time.Duration{
-		w.reportNode(t, id, report), w.reportPolicy(t, report), w.reportTLS(ctx, t, id, snapshot, results, report), until(next),
+		w.reportNode(t, id, report), w.reportPolicy(t, report), until(next),
 	}
+	w.reportTLS(ctx, t, id, snapshot, results, report)
 	w.reportEdge(t, id, failures, report)
 	w.reportBackends(ctx, t, report)
 	return soonest(waits)

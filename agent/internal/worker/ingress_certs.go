@@ -55,11 +55,11 @@ func certificatesByName(results map[string]certResult) map[string]*tls.Certifica
 // reportTLS proves each served name by a handshake with the certificate being served (R2).
 func (w *ingress) reportTLS(
 	ctx context.Context, t *target, id *identity, s *edge.Snapshot, results map[string]certResult, report *status.Report,
-) time.Duration {
+) {
 	report.Status.ServedHosts, report.Status.TLSNotAfter = nil, time.Time{}
 	if !t.spec.HasHTTP() {
 		report.NotNeeded(desired.TLSReady, "no http expose")
-		return 0
+		return
 	}
 	var faults []string
 	reason := desired.ReasonInvalidCertificate
@@ -96,14 +96,13 @@ func (w *ingress) reportTLS(
 	default:
 		report.True(desired.TLSReady, fmt.Sprintf("a handshake for each of %d names succeeded", len(s.HTTPS.Certificates)))
 	}
-	return 0
 }
 
 func (w *ingress) handshake(ctx context.Context, s *edge.Snapshot, r certResult, name string) error {
 	roots := x509.NewCertPool()
 	ca, err := w.set.authority(r.request.Issuer)
 	if err != nil {
-		return nil // the issuer's fault is told by its own condition; what was issued is still served
+		return nil //nolint:nilerr // the issuer's fault is told by its own condition; what was issued is still served
 	}
 	if !roots.AppendCertsFromPEM(ca.CertificatePEM()) {
 		return errors.New("the issuer's certificate cannot be read")

@@ -48,8 +48,8 @@ func createdAndModified(t *testing.T, s store.Store) {
 }
 
 func guards(t *testing.T, s store.Store) {
-	rev := commit(t, s, store.Put("there", []byte("1")))
-	rev = commit(t, s, store.Put("there", []byte("2")), store.Put("other", nil))
+	commit(t, s, store.Put("there", []byte("1")))
+	rev := commit(t, s, store.Put("there", []byte("2")), store.Put("other", nil))
 	for _, c := range []struct {
 		name string
 		op   store.Op

@@ -205,11 +205,11 @@ func (p *process) planWith(ctx context.Context, kind, address string, config tft
 
 // proposed is the configuration, and what is computed as it was. It knows the attributes of ours that are write-only.
 func proposed(config, prior tftypes.Value) tftypes.Value {
-	var new, old map[string]tftypes.Value
-	if err := config.As(&new); err != nil {
+	var now, old map[string]tftypes.Value
+	if err := config.As(&now); err != nil {
 		panic(err)
 	}
-	new = maps.Clone(new)
+	now = maps.Clone(now)
 	if !prior.IsNull() {
 		if err := prior.As(&old); err != nil {
 			panic(err)
@@ -217,10 +217,10 @@ func proposed(config, prior tftypes.Value) tftypes.Value {
 	}
 	for _, name := range computedNames {
 		if v, ok := old[name]; ok {
-			new[name] = v
+			now[name] = v
 		}
 	}
-	v := tftypes.NewValue(config.Type(), new)
+	v := tftypes.NewValue(config.Type(), now)
 	out, err := tftypes.Transform(v, func(p *tftypes.AttributePath, v tftypes.Value) (tftypes.Value, error) {
 		if steps := p.Steps(); len(steps) > 0 && steps[len(steps)-1] == tftypes.AttributeName("api_key_wo") {
 			return tftypes.NewValue(v.Type(), nil), nil

@@ -39,7 +39,7 @@ func attributePath(ctx context.Context, s schema.Schema, at desired.Path) path.P
 				return p
 			}
 		}
-		next := p
+		var next path.Path
 		switch {
 		case step.Key != nil:
 			next = p.AtMapKey(*step.Key)

@@ -90,7 +90,7 @@ func (r *Resource) write(ctx context.Context, config tfsdk.Config, plan tfsdk.Pl
 		diags.Append(faults(ctx, r.spec, found)...)
 		return nil, false
 	}
-	if w.declaration, err = declare(ctx, object, tfsdk.State{Raw: plan.Raw, Schema: plan.Schema}, before); err != nil {
+	if w.declaration, err = declare(ctx, object, tfsdk.State(plan), before); err != nil {
 		diags.AddError("Writing the declaration", err.Error())
 		return nil, false
 	}

@@ -44,7 +44,7 @@ func (c *Client) CheckPolicy(ctx context.Context, text []byte) error {
 	}
 	_, err := c.call(ctx, http.MethodPost, "/api/v1/policy/check", policyBody(text), nil)
 	var status *controlplane.StatusError
-	if errors.As(err, &status) && status.Class == controlplane.ErrRefused {
+	if errors.As(err, &status) && errors.Is(status.Class, controlplane.ErrRefused) {
 		return &controlplane.PolicyError{Message: status.Message}
 	}
 	return err

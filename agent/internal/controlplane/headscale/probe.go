@@ -138,11 +138,10 @@ func (c *Client) probePolicy(ctx context.Context, f *controlplane.Facts) error {
 	case errors.Is(err, errPolicyFile), err == nil && p.UpdatedAt == "":
 		f.PolicyMode = controlplane.PolicyFile
 		c.report(f, controlplane.ProblemPolicyFile, "Headscale keeps its policy in a file",
-			"%s runs with `policy.mode: file`, in which its API can't write the policy. Either set `policy.mode: database` in Headscale's "+
-				"configuration, restart it, and load the file once with `headscale policy set --file <file>`; or declare policy.mode = \"external\" "+
-				"on this tailnet and put the entries that Postern shows into the file yourself.", c.base)
+			"%s runs with `policy.mode: file`, in which its API can't write the policy. Set `policy.mode: database` in Headscale's "+
+				"configuration, restart it, and load the file once with `headscale policy set --file <file>`.", c.base)
 		if err != nil {
-			return nil
+			return nil //nolint:nilerr // there is nothing to read in it, which the problem says
 		}
 	case err != nil:
 		return err

@@ -146,7 +146,7 @@ func (c *Client) refusal(method, path, key string, resp *http.Response, body []b
 	}
 	e.Message = scrub(e.Message, key)
 	e.Class = class(resp.StatusCode, status.Code, e.Message)
-	if e.Class == nil && !json || e.Class == controlplane.ErrNotFound && !json {
+	if e.Class == nil && !json || errors.Is(e.Class, controlplane.ErrNotFound) && !json {
 		return c.notJSON(method, path, key, resp)
 	}
 	return e
