@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -48,7 +49,7 @@ func TestStories(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"headscale": cmdHeadscale, "agent": cmdAgent, "backend": cmdBackend, "peer": cmdPeer, "reach": cmdReach,
 			"devices": cmdDevices, "policy": cmdPolicy, "delete-device": cmdDeleteDevice, "becomes": cmdBecomes, "forget": cmdForget,
-			"no-secret": cmdNoSecret, "same-device": cmdSameDevice,
+			"no-secret": cmdNoSecret, "same-device": cmdSameDevice, "setenv": cmdSetenv,
 		},
 	})
 }
@@ -142,7 +143,7 @@ func cmdHeadscale(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// agent [kill|stop|start]: the agent; kill is kill -9.
+// agent [https]: the agent, which with https listens there too. agent kill|stop|start: kill is kill -9.
 func cmdAgent(ts *testscript.TestScript, _ bool, args []string) {
 	s := storyOf(ts)
 	within(ts, func(ctx context.Context) error {
@@ -158,10 +159,35 @@ func cmdAgent(ts *testscript.TestScript, _ bool, args []string) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return err
 		}
+		more := []string{}
+		if len(args) == 1 && args[0] == "https" {
+			port, err := freePort()
+			if err != nil {
+				return err
+			}
+			address := fmt.Sprintf("127.0.0.1:%d", port)
+			more = append(more, "listen: "+address)
+			ts.Setenv("AGENT_HTTPS", "https://"+address)
+			ts.Setenv("AGENT_CA", filepath.Join(dir, "state", "api.pem"))
+		}
 		var err error
-		s.agent, err = testbed.StartAgent(ctx, built.Agent, dir)
+		s.agent, err = testbed.StartAgent(ctx, built.Agent, dir, more...)
 		return err
 	})
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// setenv NAME FILE: the file's text without white space around it.
+func cmdSetenv(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
 }
 
 // backend http|tcp|udp|down NAME: a service, and its address in TF_VAR_NAME. down is an address where nobody listens.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/posterndev/terraform-provider-postern/internal/api"
 )
@@ -21,11 +22,12 @@ type Agent struct {
 	process *Process
 }
 
-// StartAgent runs an agent with its state in dir, which must be short: its socket lies in it.
-func StartAgent(ctx context.Context, binary, dir string) (*Agent, error) {
+// StartAgent runs an agent with its state in dir, which must be short: its socket lies in it. More lines of configuration
+// may be given.
+func StartAgent(ctx context.Context, binary, dir string, more ...string) (*Agent, error) {
 	socket := filepath.Join(dir, "postern.sock")
 	a := &Agent{Endpoint: "unix://" + socket, Dir: dir, binary: binary}
-	config := "state_dir: " + filepath.Join(dir, "state") + "\nsocket: " + socket + "\nlog_level: debug\ndrain: 3s\n"
+	config := "state_dir: " + filepath.Join(dir, "state") + "\nsocket: " + socket + "\nlog_level: debug\ndrain: 3s\n" + strings.Join(more, "\n") + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "postern.yaml"), []byte(config), 0o600); err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func Run(ctx context.Context, c Config, version string, log *slog.Logger) (err e
 		return deps.Probe(ctx, t, apiKey)
 	})
 	metrics := newMetrics(deps.Registry, version)
-	deps.Traffic = metrics.traffic()
+	deps.Traffic = metrics.traffic
 
 	var ready atomic.Bool
 	admin := server.New(server.Config{

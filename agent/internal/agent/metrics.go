@@ -29,15 +29,15 @@ func newMetrics(objects *registry.Registry, version string) *metrics {
 	m := &metrics{
 		gatherer: prometheus.NewRegistry(),
 		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "postern_connections", Help: "Open connections and flows."}, []string{"expose", "kind"}),
+			Name: "postern_connections", Help: "Open connections and flows."}, []string{"ingress", "expose", "kind"}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "postern_bytes_total", Help: "Bytes of closed connections and flows, as seen by peers."}, []string{"expose", "kind", "direction"}),
+			Name: "postern_bytes_total", Help: "Bytes of closed connections and flows, as seen by peers."}, []string{"ingress", "expose", "kind", "direction"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "postern_http_requests_total", Help: "HTTP requests by status; 0 is a peer that left before there was one."}, []string{"expose", "status"}),
+			Name: "postern_http_requests_total", Help: "HTTP requests by status; 0 is a peer that left before there was one."}, []string{"ingress", "expose", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "postern_http_request_duration_seconds", Help: "Time from request to the end of its answer.", Buckets: prometheus.DefBuckets}, []string{"expose"}),
+			Name: "postern_http_request_duration_seconds", Help: "Time from request to the end of its answer.", Buckets: prometheus.DefBuckets}, []string{"ingress", "expose"}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "postern_rejected_total", Help: "Connections and requests that were refused, by reason."}, []string{"expose", "reason"}),
+			Name: "postern_rejected_total", Help: "Connections and requests that were refused, by reason."}, []string{"ingress", "expose", "reason"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "postern_build_info", Help: "1, with the agent's version.", ConstLabels: prometheus.Labels{"version": version}})
@@ -51,20 +51,20 @@ func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.gatherer, promhttp.HandlerOpts{})
 }
 
-// traffic gives the counters in the form that an edge takes.
-func (m *metrics) traffic() edge.Metrics {
+// traffic gives an ingress's counters in the form that an edge takes.
+func (m *metrics) traffic(ingress string) edge.Metrics {
 	return edge.Metrics{
-		Opened: func(expose, kind string) { m.connections.WithLabelValues(expose, kind).Inc() },
+		Opened: func(expose, kind string) { m.connections.WithLabelValues(ingress, expose, kind).Inc() },
 		Closed: func(expose, kind string, received, sent int64) {
-			m.connections.WithLabelValues(expose, kind).Dec()
-			m.bytes.WithLabelValues(expose, kind, "received").Add(float64(received))
-			m.bytes.WithLabelValues(expose, kind, "sent").Add(float64(sent))
+			m.connections.WithLabelValues(ingress, expose, kind).Dec()
+			m.bytes.WithLabelValues(ingress, expose, kind, "received").Add(float64(received))
+			m.bytes.WithLabelValues(ingress, expose, kind, "sent").Add(float64(sent))
 		},
 		Request: func(expose string, status int, _, _ int64, took time.Duration) {
-			m.requests.WithLabelValues(expose, strconv.Itoa(status)).Inc()
-			m.duration.WithLabelValues(expose).Observe(took.Seconds())
+			m.requests.WithLabelValues(ingress, expose, strconv.Itoa(status)).Inc()
+			m.duration.WithLabelValues(ingress, expose).Observe(took.Seconds())
 		},
-		Rejected: func(expose, reason string) { m.rejected.WithLabelValues(expose, reason).Inc() },
+		Rejected: func(expose, reason string) { m.rejected.WithLabelValues(ingress, expose, reason).Inc() },
 	}
 }
 

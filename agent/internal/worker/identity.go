@@ -52,7 +52,7 @@ func (w *ingress) ensureIdentity(ctx context.Context, t *target) *identity {
 func (w *ingress) startIdentity(t *target, made string) *identity {
 	id := &identity{made: made, done: make(chan struct{})}
 	id.edge = func(network edge.Network) *edge.Edge {
-		return edge.New(network, edge.Options{Log: w.log, Metrics: w.set.deps.Traffic})
+		return edge.New(network, edge.Options{Log: w.log, Metrics: w.set.deps.Traffic(w.key.ID())})
 	}
 	tailnet, tags := t.spec.Tailnet, t.plan.Tags
 	id.node = node.New(node.Config{

@@ -33,8 +33,8 @@ type Deps struct {
 	Dir string
 	// Connect makes a client of a tailnet's control plane.
 	Connect func(t *desired.Tailnet, apiKey func() (string, error)) (controlplane.Client, error)
-	// Traffic counts what edges carry.
-	Traffic edge.Metrics
+	// Traffic gives the counters of what an ingress's edge carries, by the ingress's id.
+	Traffic func(ingress string) edge.Metrics
 	Log     *slog.Logger
 }
 
