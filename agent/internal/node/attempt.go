@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"tailscale.com/client/local"
@@ -12,70 +11,106 @@ import (
 	"tailscale.com/tsnet"
 )
 
-// closeLimit is how long a server may take to close. One that hangs is left behind and told of.
-const closeLimit = 20 * time.Second
+const (
+	// closeLimit is how long a server may take to close. One that hangs is left behind and told of.
+	closeLimit = 20 * time.Second
+	// partingLimit is how long keeping the last network map may take.
+	partingLimit = 3 * time.Second
+)
 
-// attempt runs one server until ctx ends or it is of no more use.
-func (n *Node) attempt(ctx context.Context, key string) (failure error) {
-	memory, err := n.recall(ctx)
+// start is what a server starts with.
+type start struct {
+	// key enrols; empty for a node that is enrolled.
+	key    string
+	memory memory
+	// remembered says that the memory's map is served from until the control plane gives another.
+	remembered bool
+}
+
+// attempt runs one server until ctx ends or it is of no more use. Its error is never nil.
+func (n *Node) attempt(ctx context.Context, c *course, with start) (failure error) {
+	if err := with.memory.place(ctx, n.config.Dir, with.remembered); err != nil {
+		return &fault{phase: StateUnavailable, err: err}
+	}
+	s := &session{node: n, course: c, start: with, notices: make(chan ipn.Notify)}
+	s.server = &tsnet.Server{
+		Hostname: n.config.Hostname, ControlURL: n.config.ControlURL, Dir: n.config.Dir, AuthKey: with.key, Port: with.memory.Port,
+		Logf: backendLog(n.config.Log, "tsnet"), UserLogf: backendLog(n.config.Log, "tsnet user"),
+	}
+	s.store = &stateStore{state: n.config.State, first: s.equip}
+	s.server.Store = s.store
+	err := s.server.Start()
+	defer func() { failure = errors.Join(failure, closeServer(s.server)) }()
 	if err != nil {
-		return err
+		phase := Starting
+		if s.store.lost() != nil {
+			phase = StateUnavailable
+		}
+		return &fault{phase: phase, err: fmt.Errorf("starting the node: %w", err)}
 	}
-	server := &tsnet.Server{
-		Hostname: n.config.Hostname, ControlURL: n.config.ControlURL, Dir: n.config.Dir, AuthKey: key, Port: memory.port,
-		Logf:     func(string, ...any) {}, // the backend's own log is for its developers
-		UserLogf: func(format string, args ...any) { n.userLog(format, args...) },
-	}
-	server.Store = &stateStore{state: n.config.State, first: func() { memory.restore(server, n.config.Log) }}
-	if err := server.Start(); err != nil {
-		return errors.Join(fmt.Errorf("starting the node: %w", err), n.close(server))
-	}
-	defer func() { failure = errors.Join(failure, n.close(server)) }()
-	client, err := server.LocalClient()
-	if err != nil {
-		return fmt.Errorf("reaching the node: %w", err)
+	if s.client, err = s.server.LocalClient(); err != nil {
+		return &fault{phase: Starting, err: fmt.Errorf("reaching the node: %w", err)}
 	}
 	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	bus, err := client.WatchIPNBus(watching, ipn.NotifyInitialState|ipn.NotifyInitialHealthState)
+	bus, err := s.client.WatchIPNBus(watching, ipn.NotifyInitialState|ipn.NotifyInitialHealthState)
 	if err != nil {
-		return fmt.Errorf("watching the node: %w", err)
+		stop()
+		return &fault{phase: Starting, err: fmt.Errorf("watching the node: %w", err)}
 	}
-	defer bus.Close()
-	w := &watch{node: n, server: server, client: client, enrolled: key == "", cached: memory.netmap}
-	defer w.down()
-	overdue := time.AfterFunc(startLimit, func() {
-		if !w.isUp() {
-			stop()
-		}
-	})
-	defer overdue.Stop()
-	for {
-		notice, err := bus.Next()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			return fmt.Errorf("%s in %s: %w", n.Observe().Message, startLimit, err)
-		}
-		if err := w.take(watching, &notice); err != nil {
-			return err
-		}
-	}
+	s.background.Go(func() { s.listen(watching, bus) })
+	// A watcher that is left open has closing the server take five seconds.
+	defer s.background.Wait()
+	defer stop()
+	defer s.down(ctx)
+	return s.run(watching)
 }
 
-// userLog passes on what tsnet would tell a person, but for links that log someone in.
-func (n *Node) userLog(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if strings.Contains(text, "://") {
+// equip gives the server's parts what they share with those of the last server.
+func (s *session) equip() {
+	if err := setDisco(s.server, s.start.memory.discoKey()); err != nil {
+		s.node.config.Log.Warn("a later start will need the control plane", "hostname", s.node.config.Hostname, "err", err)
 		return
 	}
-	n.config.Log.Debug("tsnet: " + text)
+	s.discoSet = true
+	if s.start.remembered {
+		// Peers that are reached through a relay are told of the discovery key by the node itself.
+		s.server.Sys().ControlKnobs().CacheNetworkMaps.Store(true)
+	}
 }
 
-func (n *Node) close(server *tsnet.Server) error {
+// listen passes on what the backend tells, until it ends.
+func (s *session) listen(ctx context.Context, bus *local.IPNBusWatcher) {
+	defer bus.Close()
+	defer close(s.notices)
+	for {
+		notice, err := bus.Next()
+		if err != nil {
+			s.ended = err
+			return
+		}
+		select {
+		case s.notices <- notice:
+		case <-ctx.Done():
+			s.ended = ctx.Err()
+			return
+		}
+	}
+}
+
+// closeServer closes a server, also one whose start failed: tsnet then closes only what it had made last.
+func closeServer(server *tsnet.Server) error {
 	done := make(chan error, 1)
-	go func() { done <- server.Close() }()
+	go func() {
+		if sys := server.Sys(); sys == nil {
+			done <- nil // it failed before it made anything
+			return
+		}
+		err := server.Close()
+		if engine, ok := server.Sys().Engine.GetOK(); ok {
+			engine.Close() // it is closed already unless the start failed
+		}
+		done <- err
+	}()
 	select {
 	case err := <-done:
 		if err != nil {
@@ -102,6 +137,9 @@ func upFrom(ctx context.Context, server *tsnet.Server, client *local.Client) (*U
 	}
 	if status.Self.Tags != nil {
 		up.Tags = status.Self.Tags.AsSlice()
+	}
+	if status.Self.KeyExpiry != nil {
+		up.KeyExpiry = *status.Self.KeyExpiry
 	}
 	return up, nil
 }

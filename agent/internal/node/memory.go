@@ -1,187 +1,183 @@
 package node
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	mathrand "math/rand/v2"
+	"io"
 	"os"
 	"path/filepath"
-	"reflect"
-	"sync"
 	"time"
-	"unsafe"
 
 	"go4.org/mem"
 	"tailscale.com/client/local"
 	"tailscale.com/ipn/ipnlocal/netmapcache"
 	"tailscale.com/tailcfg"
-	"tailscale.com/tsnet"
 	"tailscale.com/types/key"
 	"tailscale.com/types/netmap"
-	"tailscale.com/wgengine/magicsock"
 )
 
-// A node that starts while its control plane is away knows nobody, and nobody expects it to have changed (A3). Three things
-// carried over from the server before bring it back at once: the network map, which tsnet reads from a cache when a knob
-// that only the control plane sets says so; the discovery key, since peers drop discovery messages under a key that the
-// control plane did not tell them of, and tsnet makes a new one at each start; and the UDP port, where peers still send to.
-
-// memory is what every server of a node has in common.
+// memory is what a server needs to serve without the control plane (A3). Without it a node knows nobody, and nobody expects
+// it to have changed: it lacks the network map, which tsnet reads from a cache that only some control planes switch on; the
+// discovery key, which peers know it by; and the UDP port, where peers still send to. It lies in the State, sealed: the
+// discovery key is secret, and who can change the map decides who is let in.
 type memory struct {
-	port  uint16
-	disco key.DiscoPrivate
-	// netmap says that a network map is in the cache.
-	netmap bool
+	Saved      time.Time `json:"saved"`
+	ControlURL string    `json:"control_url"`
+	Port       uint16    `json:"port"`
+	Disco      []byte    `json:"disco"`
+	// Profile is tsnet's name for the identity.
+	Profile string `json:"profile"`
+	// Map is a netmap.NetworkMap as tsnet encodes it. It holds no private key.
+	Map json.RawMessage `json:"map"`
 }
 
-// storedMemory is memory in the State: the discovery key is secret.
-type storedMemory struct {
-	Port  uint16 `json:"port"`
-	Disco []byte `json:"disco"`
-}
+const discoBytes = 32
 
-const (
-	// firstPort starts the range of dynamic ports (RFC 6335).
-	firstPort  = 49152
-	discoBytes = 32
-)
-
-// recall gives what the node's servers have in common, made at the first call.
+// recall reads what the last server was told. What cannot be understood counts as nothing.
 func (n *Node) recall(ctx context.Context) (memory, error) {
-	var stored storedMemory
 	value, err := n.config.State.Read(ctx, stateMemory)
-	if err == nil {
-		err = json.Unmarshal(value, &stored)
+	if errors.Is(err, ErrNoState) {
+		return memory{}, nil
 	}
-	if err != nil && !errors.Is(err, ErrNoState) {
-		return memory{}, fmt.Errorf("reading the node's state: %w", err)
-	}
-	if stored.Port == 0 || len(stored.Disco) != discoBytes {
-		stored = storedMemory{Port: uint16(firstPort + mathrand.N(65535-firstPort)), Disco: make([]byte, discoBytes)}
-		if _, err := rand.Read(stored.Disco); err != nil {
-			return memory{}, fmt.Errorf("making a discovery key: %w", err)
-		}
-		// Clamped as X25519 wants it (RFC 7748, section 5).
-		stored.Disco[0] &= 248
-		stored.Disco[31] = stored.Disco[31]&127 | 64
-		if value, err = json.Marshal(stored); err != nil {
-			return memory{}, fmt.Errorf("encoding the node's state: %w", err)
-		}
-		if err := n.config.State.Write(ctx, stateMemory, value); err != nil {
-			return memory{}, fmt.Errorf("writing the node's state: %w", err)
-		}
-	}
-	maps, err := filepath.Glob(n.mapFolder("*"))
-	return memory{port: stored.Port, disco: key.DiscoPrivateFromRaw32(mem.B(stored.Disco)), netmap: err == nil && len(maps) > 0}, nil
-}
-
-func (n *Node) mapFolder(profile string) string {
-	return filepath.Join(n.config.Dir, "profile-data", profile, "netmap-cache")
-}
-
-// restore gives a server that has not started yet what the node's servers have in common.
-func (m memory) restore(server *tsnet.Server, log *slog.Logger) {
-	sys := server.Sys()
-	socket := sys.MagicSock.Get()
-	if err := setDisco(socket, m.disco); err != nil {
-		log.Warn("starting with a new discovery key", "err", err)
-		return
-	}
-	sys.Tun.Get().SetDiscoKey(socket.DiscoPublicKey())
-	if m.netmap {
-		sys.ControlKnobs().CacheNetworkMaps.Store(true)
-	}
-}
-
-// remember saves the network map for the next server.
-func (n *Node) remember(ctx context.Context, client *local.Client) error {
-	told, err := local.GetDebugResultJSON[*netmap.NetworkMap](ctx, client, "current-netmap")
 	if err != nil {
-		return fmt.Errorf("reading the network map: %w", err)
+		return memory{}, &fault{phase: StateUnavailable, err: fmt.Errorf("reading the node's state: %w", err)}
 	}
-	if told == nil || !told.SelfNode.Valid() {
+	m, err := decodeMemory(value)
+	if err != nil {
+		n.config.Log.Warn("what the node remembers cannot be read, so it needs the control plane to start", "hostname", n.config.Hostname, "err", err)
+	}
+	return m, nil
+}
+
+func decodeMemory(value []byte) (memory, error) {
+	unzipped, err := gzip.NewReader(bytes.NewReader(value))
+	if err != nil {
+		return memory{}, fmt.Errorf("unpacking the network map: %w", err)
+	}
+	const longest = 256 << 20
+	text, err := io.ReadAll(io.LimitReader(unzipped, longest))
+	if err != nil {
+		return memory{}, fmt.Errorf("unpacking the network map: %w", err)
+	}
+	var m memory
+	if err := json.Unmarshal(text, &m); err != nil {
+		return memory{}, fmt.Errorf("decoding the network map: %w", err)
+	}
+	return m, nil
+}
+
+func (m memory) encode() ([]byte, error) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the network map: %w", err)
+	}
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	_, err = w.Write(text)
+	if err := errors.Join(err, w.Close()); err != nil {
+		return nil, fmt.Errorf("packing the network map: %w", err)
+	}
+	return zipped.Bytes(), nil
+}
+
+// usable reports whether a server can start from the memory alone.
+func (m memory) usable(controlURL string) bool {
+	return m.ControlURL == controlURL && m.Profile != "" && len(m.Disco) == discoBytes && len(m.Map) > 0
+}
+
+// renewed is for a start with the control plane: the port stays, and the discovery key is new, by which the control plane
+// has peers begin new sessions with the new server at once.
+func (m memory) renewed() (memory, error) {
+	disco := make([]byte, discoBytes)
+	if _, err := rand.Read(disco); err != nil {
+		return memory{}, fmt.Errorf("making a discovery key: %w", err)
+	}
+	// Clamped as X25519 wants it (RFC 7748, section 5).
+	disco[0] &= 248
+	disco[31] = disco[31]&127 | 64
+	return memory{Port: m.Port, Disco: disco}, nil
+}
+
+func (m memory) discoKey() key.DiscoPrivate { return key.DiscoPrivateFromRaw32(mem.B(m.Disco)) }
+
+// place lays the map where tsnet looks for one, and has it find none where the control plane is to be waited for.
+func (m memory) place(ctx context.Context, dir string, remembered bool) error {
+	profiles := filepath.Join(dir, "profile-data")
+	old, err := filepath.Glob(filepath.Join(profiles, "*", "netmap-cache"))
+	if err != nil {
+		return fmt.Errorf("finding old network maps: %w", err)
+	}
+	for _, folder := range old {
+		if err := os.RemoveAll(folder); err != nil {
+			return fmt.Errorf("removing an old network map: %w", err)
+		}
+	}
+	if !remembered {
 		return nil
 	}
-	profile, _, err := client.ProfileStatus(ctx)
-	if err != nil {
-		return fmt.Errorf("reading the node's profile: %w", err)
+	told := new(netmap.NetworkMap)
+	if err := json.Unmarshal(m.Map, told); err != nil {
+		return fmt.Errorf("decoding the network map: %w", err)
 	}
-	// The cache is read only for a node that has this attribute, which Headscale does not give.
+	// A cached map is kept only for a node with this attribute, which a policy has to give.
 	self := told.SelfNode.AsStruct()
+	if self == nil {
+		return errors.New("decoding the network map: it has no node of its own")
+	}
 	if self.CapMap == nil {
 		self.CapMap = tailcfg.NodeCapMap{}
 	}
 	self.CapMap[tailcfg.NodeAttrCacheNetworkMaps] = nil
 	told.SelfNode = self.View()
-	folder := n.mapFolder(string(profile.ID))
+	folder := filepath.Join(profiles, filepath.Base(m.Profile), "netmap-cache")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return fmt.Errorf("making the map's folder: %w", err)
+		return fmt.Errorf("making the network map's folder: %w", err)
 	}
 	if err := netmapcache.NewCache(netmapcache.FileStore(folder)).Store(ctx, told); err != nil {
-		return fmt.Errorf("saving the network map: %w", err)
+		return fmt.Errorf("laying out the network map: %w", err)
 	}
 	return nil
 }
 
-// setDisco sets the discovery key of a socket, which has no setter that others may call. A release of tsnet that moves it
-// fails the test of a start without the control plane, and until then costs no more than that start.
-func setDisco(socket *magicsock.Conn, disco key.DiscoPrivate) error {
-	field := reflect.ValueOf(socket).Elem().FieldByName("discoAtomic")
-	if !field.IsValid() {
-		return errors.New("this release of tsnet keeps its discovery key elsewhere")
+// remember keeps what the server was told, where it comes from the control plane and is new.
+func (s *session) remember(ctx context.Context) error {
+	if !s.discoSet {
+		return nil // peers would not find the next server
 	}
-	set := reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).MethodByName("Set")
-	if !set.IsValid() {
-		return errors.New("this release of tsnet sets its discovery key otherwise")
+	told, err := local.GetDebugResultJSON[json.RawMessage](ctx, s.client, "current-netmap")
+	if err != nil {
+		return fmt.Errorf("reading the network map: %w", err)
 	}
-	set.Call([]reflect.Value{reflect.ValueOf(disco)})
+	var origin struct{ Cached bool }
+	if err := json.Unmarshal(told, &origin); err != nil {
+		return fmt.Errorf("decoding the network map: %w", err)
+	}
+	digest := sha256.Sum256(told)
+	if origin.Cached || digest == s.remembered {
+		return nil
+	}
+	profile, _, err := s.client.ProfileStatus(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the node's profile: %w", err)
+	}
+	m := s.start.memory
+	m.Saved, m.ControlURL, m.Profile, m.Map = time.Now(), s.node.config.ControlURL, string(profile.ID), told
+	if socket, ok := s.server.Sys().MagicSock.GetOK(); ok {
+		m.Port = socket.LocalPort()
+	}
+	value, err := m.encode()
+	if err != nil {
+		return err
+	}
+	if err := s.node.config.State.Write(ctx, stateMemory, value); err != nil {
+		return fmt.Errorf("keeping the network map: %w", err)
+	}
+	s.remembered = digest
 	return nil
-}
-
-const (
-	// announceRounds bounds how often peers are called.
-	announceRounds = 5
-	announcePause  = 2 * time.Second
-	announceAtOnce = 16
-)
-
-// announce calls every peer, so that those who still send to the old server's session begin a new one at once instead of
-// when theirs times out.
-func announce(ctx context.Context, client *local.Client) {
-	answered := map[string]bool{}
-	var mu sync.Mutex
-	for range announceRounds {
-		status, err := client.Status(ctx)
-		if err != nil {
-			return
-		}
-		slots := make(chan struct{}, announceAtOnce)
-		var calls sync.WaitGroup
-		for _, peer := range status.Peer {
-			if len(peer.TailscaleIPs) == 0 || answered[string(peer.ID)] {
-				continue
-			}
-			slots <- struct{}{}
-			calls.Go(func() {
-				defer func() { <-slots }()
-				attempt, cancel := context.WithTimeout(ctx, announcePause)
-				defer cancel()
-				if _, err := client.Ping(attempt, peer.TailscaleIPs[0], tailcfg.PingTSMP); err == nil {
-					mu.Lock()
-					answered[string(peer.ID)] = true
-					mu.Unlock()
-				}
-			})
-		}
-		calls.Wait()
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(announcePause):
-		}
-	}
 }

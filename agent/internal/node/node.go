@@ -17,7 +17,8 @@ import (
 // ErrNoState is what a State answers with for a key that it does not hold.
 var ErrNoState = errors.New("there is no such state")
 
-// State keeps a node's keys, durably and in secret.
+// State keeps a node's keys, durably and in secret. It is called while tsnet holds its own lock: it should answer within
+// a second or two.
 type State interface {
 	// Read gives a value, or ErrNoState.
 	Read(ctx context.Context, key string) ([]byte, error)
@@ -55,53 +56,49 @@ type Up struct {
 	StableID  string
 	NodeKey   string
 	Tags      []string
-}
-
-// Phase is what a node is at.
-type Phase string
-
-// The phases.
-const (
-	Starting           Phase = "Starting"
-	Running            Phase = "Running"
-	NeedsLogin         Phase = "NeedsLogin"
-	KeyRefused         Phase = "KeyRefused"
-	ControlUnreachable Phase = "ControlUnreachable"
-)
-
-// Observation is what is to be seen of a node.
-type Observation struct {
-	Phase Phase
-	// Message says in plain words what the node is at, and what to do where something is wrong.
-	Message string
-	// Since is when Phase last changed.
-	Since     time.Time
-	DNSName   string
-	Addresses []netip.Addr
+	// KeyExpiry is when the control plane ends the node's login; zero means never.
+	KeyExpiry time.Time
+	// Remembered says that the control plane did not answer, and that the server serves from what an earlier one was told.
+	Remembered bool
 }
 
 // Node is a supervised identity.
 type Node struct {
 	config  Config
+	limits  limits
 	changed chan struct{}
+	again   chan struct{} // one slot: Reenrol was called
 
 	mu sync.Mutex
 	// mu guards following
 	seen   Observation
-	forget bool   // the identity is to be forgotten before the next attempt
-	end    func() // ends the running attempt; nil between attempts
+	forget bool // the identity is to be forgotten before the next attempt
+}
+
+// limits are the supervisor's times; tests shorten them.
+type limits struct {
+	// start is how long a server may take to be on the tailnet.
+	start time.Duration
+	// settle is how long a server that has its network map may wait for a relay before it is taken to be up without one.
+	settle time.Duration
+	// look is how often it is looked whether the control plane is still there.
+	look time.Duration
+	// save is how often the network map is kept for a start without the control plane, when only peers changed.
+	save time.Duration
+	// firstPause and longestPause bound the back-off between attempts.
+	firstPause, longestPause time.Duration
 }
 
 // New makes a node. Nothing runs before Run.
 func New(c Config) *Node {
-	return &Node{config: c, changed: make(chan struct{}, 1), seen: Observation{Phase: Starting, Message: "the node is starting", Since: time.Now()}}
-}
-
-// Observe gives what is to be seen now.
-func (n *Node) Observe() Observation {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.seen
+	return &Node{
+		config: c, changed: make(chan struct{}, 1), again: make(chan struct{}, 1),
+		limits: limits{
+			start: 40 * time.Second, settle: 5 * time.Second, look: 5 * time.Second, save: time.Minute,
+			firstPause: time.Second, longestPause: time.Minute,
+		},
+		seen: Observation{Phase: Starting, Message: "the node is starting", Since: time.Now()},
+	}
 }
 
 // Changed fires after an observation changed, at least once for any number of changes.
@@ -110,41 +107,17 @@ func (n *Node) Changed() <-chan struct{} { return n.changed }
 // Reenrol has the node forget its identity and enrol again: its device is gone at the control plane.
 func (n *Node) Reenrol() {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.forget = true
-	if n.end != nil {
-		n.end()
-	}
-}
-
-// observe records a phase.
-func (n *Node) observe(phase Phase, message string) {
-	n.mu.Lock()
-	if n.seen.Phase != phase {
-		n.seen.Since = time.Now()
-	}
-	n.seen.Phase, n.seen.Message = phase, message
-	if phase != Running {
-		n.seen.DNSName, n.seen.Addresses = "", nil
-	}
 	n.mu.Unlock()
-	n.signal()
-}
-
-func (n *Node) observeUp(up *Up) {
-	n.mu.Lock()
-	if n.seen.Phase != Running {
-		n.seen.Since = time.Now()
-	}
-	n.seen.Phase, n.seen.Message = Running, "on the tailnet as "+up.DNSName
-	n.seen.DNSName, n.seen.Addresses = up.DNSName, up.Addresses
-	n.mu.Unlock()
-	n.signal()
-}
-
-func (n *Node) signal() {
 	select {
-	case n.changed <- struct{}{}:
+	case n.again <- struct{}{}:
 	default:
 	}
+}
+
+// forgets reports whether the identity is to be forgotten.
+func (n *Node) forgets() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.forget
 }
