@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -26,7 +27,9 @@ type View struct {
 
 // state is the store's content, decoded, as of revision. It is changed in place under Registry.mu.
 type state struct {
-	revision  store.Revision
+	revision store.Revision
+	// declared says that what a compilation is made from changed since the last one.
+	declared  bool
 	documents map[desired.Key]*api.Document
 	objects   map[desired.Key]blueprint.Object
 	claims    map[string]storedClaims
@@ -83,7 +86,7 @@ func (r *Registry) refresh(ctx context.Context) error {
 		}
 	}
 	if changed || r.view == nil {
-		r.view = r.state.compile()
+		r.view = r.state.show(r.view)
 	}
 	return nil
 }
@@ -95,7 +98,7 @@ func (r *Registry) load(ctx context.Context) error {
 		return fmt.Errorf("reading the store: %w", err)
 	}
 	s := &state{
-		revision: revision, documents: map[desired.Key]*api.Document{}, objects: map[desired.Key]blueprint.Object{}, claims: map[string]storedClaims{},
+		revision: revision, declared: true, documents: map[desired.Key]*api.Document{}, objects: map[desired.Key]blueprint.Object{}, claims: map[string]storedClaims{},
 	}
 	slices.SortStableFunc(entries, func(a, b store.Entry) int { return rank(a.Key) - rank(b.Key) })
 	for _, entry := range entries {
@@ -151,10 +154,12 @@ func (s *state) apply(e store.Event) (bool, error) {
 	key := e.Entry.Key
 	switch {
 	case strings.HasPrefix(key, objects):
+		s.declared = true
 		return true, s.applyObject(e)
 	case strings.HasPrefix(key, status):
 		return true, s.applyStatus(e)
 	case strings.HasPrefix(key, claims):
+		s.declared = true
 		tailnet := strings.TrimPrefix(key, claims)
 		if e.Deleted {
 			delete(s.claims, tailnet)
@@ -214,6 +219,7 @@ func (s *state) applyStatus(e store.Event) error {
 			return fmt.Errorf("decoding %s of the store: %w", e.Entry.Key, err)
 		}
 	}
+	s.declared = s.declared || !reflect.DeepEqual(old.Status.Facts, d.Status.Facts)
 	s.documents[key] = &d
 	return nil
 }
@@ -235,17 +241,34 @@ func (s *state) blueprint() blueprint.Snapshot {
 	return out
 }
 
-func (s *state) compile() *View {
+// show makes a view. What was observed seldom changes what is declared, and then the compilation is the last view's.
+func (s *state) show(last *View) *View {
 	v := &View{
-		Compilation: blueprint.Compile(s.blueprint()),
-		documents:   make(map[desired.Key]*api.Document, len(s.documents)), claims: maps.Clone(s.claims),
+		documents: make(map[desired.Key]*api.Document, len(s.documents)), claims: maps.Clone(s.claims),
+	}
+	if last != nil && !s.declared {
+		v.Compilation = last.Compilation
+	} else {
+		v.Compilation = blueprint.Compile(s.blueprint())
 	}
 	for key, old := range s.documents {
 		d := *old
-		d.Ingress = v.Compilation.Ingress(key)
+		if before, ok := last.document(key); ok && v.Compilation == last.Compilation {
+			d.Ingress = before.Ingress
+		} else {
+			d.Ingress = v.Compilation.Ingress(key)
+		}
 		v.documents[key] = &d
 	}
+	s.declared = false
 	return v
+}
+
+func (v *View) document(key desired.Key) (*api.Document, bool) {
+	if v == nil {
+		return nil, false
+	}
+	return v.Document(key)
 }
 
 // Document finds an object. The caller must not change it.

@@ -135,8 +135,10 @@ func (w *ingress) reportPolicy(t *target, report *status.Report) time.Duration {
 		report.Unknown(desired.PolicyReady, desired.ReasonPending, err.Error())
 		return settleTime
 	}
-	ok, refusal := worker.enforced(w.key, t.policy)
+	ok, known, refusal := worker.enforced(w.key, t.policy)
 	switch {
+	case !known:
+		report.Unknown(desired.PolicyReady, desired.ReasonPending, "the tailnet's policy has not been read since the agent started; "+worker.trouble(t))
 	case ok:
 		report.True(desired.PolicyReady, "its entries are in the tailnet's policy")
 	case refusal != "":
@@ -156,7 +158,7 @@ func (t *tailnet) trouble(of *target) string {
 	if c := d.Ready(); c.Status == desired.False {
 		return c.Message
 	}
-	return "the agent is writing it"
+	return "the agent is at it"
 }
 
 // reportEdge says where the edge could not listen.

@@ -5,7 +5,10 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,7 +56,9 @@ type Set struct {
 	mu sync.Mutex
 	// mu guards following
 	workers map[string]*running
-	nodes   int
+	// inputs has what each worker was last poked for.
+	inputs map[string]string
+	nodes  int
 }
 
 type running struct {
@@ -63,7 +68,9 @@ type running struct {
 }
 
 // New makes a set of workers. Nothing runs before Run.
-func New(d Deps) *Set { return &Set{deps: d, workers: map[string]*running{}} }
+func New(d Deps) *Set {
+	return &Set{deps: d, workers: map[string]*running{}, inputs: map[string]string{}}
+}
 
 // Run keeps a worker for every object until ctx ends, then stops them all and gives their edges grace to drain.
 func (s *Set) Run(ctx context.Context, grace time.Duration) error {
@@ -90,8 +97,7 @@ func (s *Set) Run(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// spread starts the workers that are missing, forgets those that are done, and pokes every one: a change of one object can
-// matter to any other, and a pass that finds nothing to do is cheap.
+// spread starts the workers that are missing, forgets those that are done, and pokes those for whom something changed.
 func (s *Set) spread(ctx context.Context) error {
 	view, err := s.deps.Registry.View(ctx)
 	if err != nil {
@@ -106,16 +112,48 @@ func (s *Set) spread(ctx context.Context) error {
 	for path, r := range s.workers {
 		if closed(r.done) {
 			delete(s.workers, path)
+			delete(s.inputs, path)
 		}
 	}
 	start, _ := reconcile.Plan(wanted, s.workers)
 	for _, path := range start {
 		s.start(ctx, wanted[path])
 	}
-	for _, r := range s.workers {
-		r.loop.Poke()
+	shared := sharedInput(view)
+	for path, r := range s.workers {
+		if now := input(view, wanted[path], shared); s.inputs[path] != now {
+			s.inputs[path] = now
+			r.loop.Poke()
+		}
 	}
 	return nil
+}
+
+// sharedInput is what matters to every ingress: how tailnets and issuers are declared, and whether they are ready.
+func sharedInput(v *registry.View) string {
+	var b strings.Builder
+	for _, kind := range []desired.Kind{desired.KindTailnet, desired.KindIssuer} {
+		for _, d := range v.Documents(kind) {
+			fmt.Fprint(&b, d.Key, d.Revision, d.Ready().Status, d.Ready().Message, "\x00")
+		}
+	}
+	return b.String()
+}
+
+// input is what matters to a worker. What a worker reports of its own object does not, or each report would bring a pass.
+func input(v *registry.View, key desired.Key, shared string) string {
+	d, ok := v.Document(key)
+	if !ok {
+		return "gone"
+	}
+	if key.Kind == desired.KindTailnet {
+		return fmt.Sprint(d.Revision, fingerprint(v.Compilation.Policy(key.Name)))
+	}
+	comesTo, err := json.Marshal(d.Ingress)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(d.Revision, string(comesTo), shared)
 }
 
 func closed(c <-chan struct{}) bool {

@@ -186,14 +186,15 @@ func fingerprint(entries []blueprint.PolicyEntry) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// enforced reports whether an ingress's entries are in force as they are wanted, and if not, the control plane's words.
-func (t *tailnet) enforced(owner desired.Key, want []blueprint.PolicyEntry) (ok bool, refusal string) {
+// enforced reports whether an ingress's entries are in force as they are wanted, and if not, the control plane's words. It
+// is not known before the policy was read for the first time.
+func (t *tailnet) enforced(owner desired.Key, want []blueprint.PolicyEntry) (ok, known bool, refusal string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if words, no := t.policy.refused[owner]; no {
-		return false, words
+		return false, true, words
 	}
-	return t.policy.known && t.policy.entries[owner] == fingerprint(entriesOf(want, owner)), ""
+	return t.policy.entries[owner] == fingerprint(entriesOf(want, owner)), t.policy.known, ""
 }
 
 // cleared reports whether nothing of owner is in the policy.
