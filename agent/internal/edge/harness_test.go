@@ -17,6 +17,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -377,4 +378,33 @@ func (a *authority) issue(t testing.TB, names ...string) *tls.Certificate {
 
 func dialerFunc(dial func() (net.Conn, error)) DialFunc {
 	return func(context.Context, string, string) (net.Conn, error) { return dial() }
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// stuckAddr returns the address of a backend that takes connections and never reads.
+func stuckAddr(t testing.TB) string {
+	done := make(chan struct{})
+	addr := serveTCP(t, func(*net.TCPConn) { <-done })
+	t.Cleanup(func() { close(done) })
+	return addr
+}
+
+// serveHTTPCounting counts the connections that are open.
+func serveHTTPCounting(t testing.TB, open *atomic.Int64, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
 }

@@ -32,7 +32,7 @@ type webServer struct {
 func (e *Edge) newHTTPSServer() *webServer {
 	h := &http.Server{
 		Handler:   http.HandlerFunc(e.serveHTTPS),
-		TLSConfig: e.tls,
+		TLSConfig: e.tls.Clone(), // http.Server writes to it
 		HTTP2:     &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
 	return e.startServer("https", h, func(ln net.Listener) error { return h.ServeTLS(ln, "", "") })
