@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"tailscale.com/client/local"
@@ -40,7 +41,7 @@ func (n *Node) attempt(ctx context.Context, c *course, with start) (failure erro
 	s.store = &stateStore{state: n.config.State, first: s.equip}
 	s.server.Store = s.store
 	err := s.server.Start()
-	defer func() { failure = errors.Join(failure, closeServer(s.server)) }()
+	defer func() { failure = errors.Join(failure, closeServer(s.server, n.config.Log)) }()
 	if err != nil {
 		phase := Starting
 		if s.store.lost() != nil {
@@ -98,7 +99,7 @@ func (s *session) listen(ctx context.Context, bus *local.IPNBusWatcher) {
 }
 
 // closeServer closes a server, also one whose start failed: tsnet then closes only what it had made last.
-func closeServer(server *tsnet.Server) error {
+func closeServer(server *tsnet.Server, log *slog.Logger) error {
 	done := make(chan error, 1)
 	go func() {
 		if sys := server.Sys(); sys == nil {
@@ -111,6 +112,8 @@ func closeServer(server *tsnet.Server) error {
 		}
 		done <- err
 	}()
+	hangs := time.AfterFunc(unstickAfter, func() { unstick(server, log) })
+	defer hangs.Stop()
 	select {
 	case err := <-done:
 		if err != nil {
