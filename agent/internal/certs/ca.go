@@ -29,6 +29,8 @@ type CA struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
 	pem         []byte
+	// chain is what a server has to send beside a leaf: nothing for a root, which peers have.
+	chain []byte
 }
 
 // CreateCA makes a CA's certificate and key.
@@ -93,7 +95,11 @@ func LoadCA(certPEM, keyPEM []byte) (*CA, error) {
 	if !ok || !public.Equal(certificate.PublicKey) {
 		return nil, errors.New("reading the CA's key: it does not belong to the certificate; give the two that were made together")
 	}
-	return &CA{certificate: certificate, key: key, pem: certPEM}, nil
+	ca := &CA{certificate: certificate, key: key, pem: certPEM}
+	if certificate.CheckSignatureFrom(certificate) != nil {
+		ca.chain = certPEM
+	}
+	return ca, nil
 }
 
 func parseKey(keyPEM []byte) (crypto.Signer, error) {
@@ -128,6 +134,9 @@ func parseKey(keyPEM []byte) (crypto.Signer, error) {
 // CertificatePEM is what clients trust.
 func (ca *CA) CertificatePEM() []byte { return ca.pem }
 
+// NotAfter is when the CA ends, and everything that it issued with it.
+func (ca *CA) NotAfter() time.Time { return ca.certificate.NotAfter }
+
 // Digest tells CAs apart.
 func (ca *CA) Digest() string {
 	sum := sha256.Sum256(ca.certificate.Raw)
@@ -138,6 +147,9 @@ func (ca *CA) Digest() string {
 func (ca *CA) Issue(names []string, now time.Time) (*Pair, error) {
 	if len(names) == 0 {
 		return nil, errors.New("issuing a certificate: there is no name to issue it for")
+	}
+	if now.Before(ca.certificate.NotBefore) {
+		return nil, fmt.Errorf("issuing for %s: the CA is not valid before %s; look at this machine's clock", names[0], ca.certificate.NotBefore.Format(time.RFC3339))
 	}
 	if !now.Before(ca.certificate.NotAfter) {
 		return nil, fmt.Errorf("issuing for %s: the CA expired at %s; make a new one", names[0], ca.certificate.NotAfter.Format(time.RFC3339))
@@ -166,7 +178,8 @@ func (ca *CA) Issue(names []string, now time.Time) (*Pair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("issuing for %s: %w", names[0], err)
 	}
-	return ParsePair(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), keyPEM)
+	certPEM := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ca.chain...)
+	return ParsePair(certPEM, keyPEM)
 }
 
 // subject leaves out a name that is longer than a common name may be (RFC 5280, ub-common-name).

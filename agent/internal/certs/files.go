@@ -16,6 +16,10 @@ func CAFromFiles(certFile, keyFile string, create bool, now time.Time) (*CA, err
 	keyPEM, keyErr := os.ReadFile(keyFile)
 	noCert, noKey := errors.Is(certErr, fs.ErrNotExist), errors.Is(keyErr, fs.ErrNotExist)
 	switch {
+	case certErr != nil && !noCert:
+		return nil, fmt.Errorf("certificate_file: %w", certErr)
+	case keyErr != nil && !noKey:
+		return nil, fmt.Errorf("key_file: %w", keyErr)
 	case noCert && noKey && create:
 		var err error
 		if certPEM, keyPEM, err = createFiles(certFile, keyFile, now); err != nil {
@@ -23,14 +27,13 @@ func CAFromFiles(certFile, keyFile string, create bool, now time.Time) (*CA, err
 		}
 	case noCert && noKey:
 		return nil, fmt.Errorf("certificate_file %s and key_file %s are not there; put the CA's files there, or set create = true", certFile, keyFile)
+	case noCert && create:
+		return nil, fmt.Errorf("key_file %s is there and certificate_file %s is not; restore the certificate, "+
+			"or remove the key to have both made anew: a CA that was being made when the agent ended leaves its key", keyFile, certFile)
 	case noCert:
 		return nil, fmt.Errorf("key_file %s is there and certificate_file %s is not; put both there, or neither", keyFile, certFile)
 	case noKey:
 		return nil, fmt.Errorf("certificate_file %s is there and key_file %s is not; put both there, or neither", certFile, keyFile)
-	case certErr != nil:
-		return nil, fmt.Errorf("certificate_file: %w", certErr)
-	case keyErr != nil:
-		return nil, fmt.Errorf("key_file: %w", keyErr)
 	}
 	return LoadCA(certPEM, keyPEM)
 }
@@ -68,5 +71,12 @@ func writeNew(path string, text []byte, mode fs.FileMode) error {
 	if err := errors.Join(err, file.Chmod(mode), file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	return os.Link(file.Name(), path)
+	if err := os.Link(file.Name(), path); err != nil { // unlike a rename, it never overwrites
+		return err
+	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }

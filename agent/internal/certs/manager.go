@@ -40,7 +40,17 @@ type Manager struct {
 	storage Storage
 	issuer  func(name string) (*CA, error)
 	held    map[string]*held
+	// failed counts, by request, the attempts since one succeeded.
+	failed map[string]int
 }
+
+const (
+	// firstRetry and longestRetry bound the back-off after a request that failed.
+	firstRetry   = 30 * time.Second
+	longestRetry = time.Hour
+	// soonest is how soon the manager asks to be called again, whatever is due.
+	soonest = time.Minute
+)
 
 // held is a pair as it is stored.
 type held struct {
@@ -52,11 +62,11 @@ type held struct {
 
 // NewManager makes a manager that finds CAs by issuer.
 func NewManager(s Storage, issuer func(name string) (*CA, error)) *Manager {
-	return &Manager{storage: s, issuer: issuer, held: map[string]*held{}}
+	return &Manager{storage: s, issuer: issuer, held: map[string]*held{}, failed: map[string]int{}}
 }
 
-// Reconcile brings about what is asked for, forgets what no longer is, and says when to come again. Each request stands
-// alone.
+// Reconcile brings about what is asked for, forgets what no longer is, and says when to come again: when the next pair is
+// due, or sooner where something failed; zero where nothing is asked for. Each request stands alone.
 func (m *Manager) Reconcile(ctx context.Context, requests []Request) (map[string]Result, time.Time) {
 	now := time.Now()
 	results := make(map[string]Result, len(requests))
@@ -64,46 +74,61 @@ func (m *Manager) Reconcile(ctx context.Context, requests []Request) (map[string
 	for _, r := range requests {
 		pair, err := m.one(ctx, r, now)
 		results[r.ID] = Result{Pair: pair, Err: err}
-		if pair != nil && (next.IsZero() || pair.RenewAt().Before(next)) {
-			next = pair.RenewAt()
+		if due := m.due(r.ID, pair, err, now); next.IsZero() || due.Before(next) {
+			next = due
 		}
 	}
 	m.forget(ctx, requests)
 	return results, next
 }
 
+// due is when to look at a request again, and counts its failures.
+func (m *Manager) due(id string, pair *Pair, err error, now time.Time) time.Time {
+	if err == nil {
+		delete(m.failed, id)
+		if due := pair.RenewAt(); due.After(now.Add(soonest)) {
+			return due
+		}
+		return now.Add(soonest)
+	}
+	const doublings = 10
+	retry := min(firstRetry<<min(m.failed[id], doublings), longestRetry)
+	m.failed[id]++
+	return now.Add(retry)
+}
+
+// one gives the pair of a request: the one that is held, or a new one where that is missing, due, not as asked for, or not
+// the CA's. A pair that is still good is served whatever goes wrong with the next.
 func (m *Manager) one(ctx context.Context, r Request, now time.Time) (*Pair, error) {
 	h, err := m.load(ctx, r.ID)
 	if err != nil {
 		return nil, err
 	}
-	ca, caErr := m.issuer(r.Issuer)
-	usable := h != nil && Check(h.pair, r.Names, now) == nil && sameNames(h.pair.TLS.Leaf.DNSNames, r.Names)
-	if caErr != nil {
-		caErr = fmt.Errorf("issuer %s: %w", r.Issuer, caErr)
-		if usable {
-			return h.pair, nil // nothing is due yet, or it is told by the issuer's own condition
-		}
-		return nil, caErr
+	var usable *Pair
+	if h != nil && Check(h.pair, r.Names, now) == nil && slices.Equal(h.pair.TLS.Leaf.DNSNames, r.Names) {
+		usable = h.pair
 	}
-	if usable && h.Issuer == ca.Digest() && now.Before(h.pair.RenewAt()) {
-		return h.pair, nil
+	fresh := usable != nil && now.Before(usable.RenewAt())
+	ca, err := m.issuer(r.Issuer)
+	switch {
+	case err != nil && fresh:
+		return usable, nil // nothing is due yet; that the issuer is out of order is told by the issuer's own condition
+	case err != nil:
+		return usable, fmt.Errorf("issuer %s: %w", r.Issuer, err)
+	case fresh && h.Issuer == ca.Digest():
+		return usable, nil
+	case usable != nil && h.Issuer == ca.Digest() && !ca.NotAfter().After(usable.NotAfter):
+		return usable, fmt.Errorf("issuer %s: its CA expires at %s, and the certificate for %s with it; make a new CA",
+			r.Issuer, ca.NotAfter().Format(time.RFC3339), r.Names[0])
 	}
 	pair, err := ca.Issue(r.Names, now)
 	if err == nil {
 		err = m.save(ctx, r.ID, ca, pair)
 	}
-	if err != nil && usable {
-		return h.pair, err
-	}
 	if err != nil {
-		return nil, err
+		return usable, err
 	}
 	return pair, nil
-}
-
-func sameNames(a, b []string) bool {
-	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 // load gives what is held under an id; nil where there is nothing, or nothing that can be read: that is issued anew.
@@ -154,6 +179,7 @@ func (m *Manager) forget(ctx context.Context, requests []Request) {
 		}
 		if m.storage.Write(ctx, id, nil) == nil {
 			delete(m.held, id)
+			delete(m.failed, id)
 		}
 	}
 }

@@ -3,14 +3,13 @@
 package certs
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"net"
+	"slices"
 	"time"
 )
 
@@ -49,12 +48,18 @@ func (e *InvalidCertificateError) Error() string { return "invalid certificate: 
 
 // Check says whether a pair may be served for names now: it is valid, and covers each (C4).
 func Check(p *Pair, names []string, now time.Time) error {
+	if p == nil {
+		return &InvalidCertificateError{What: "there is none"}
+	}
 	leaf := p.TLS.Leaf
 	switch {
 	case now.Before(leaf.NotBefore):
 		return &InvalidCertificateError{What: fmt.Sprintf("it is not valid before %s", leaf.NotBefore.Format(time.RFC3339))}
 	case !now.Before(leaf.NotAfter):
 		return &InvalidCertificateError{What: fmt.Sprintf("it expired at %s", leaf.NotAfter.Format(time.RFC3339))}
+	}
+	if !serves(leaf) {
+		return &InvalidCertificateError{What: "it is not for servers; its extended key usage must have serverAuth"}
 	}
 	for _, name := range names {
 		if err := leaf.VerifyHostname(name); err != nil {
@@ -64,24 +69,12 @@ func Check(p *Pair, names []string, now time.Time) error {
 	return nil
 }
 
-// Handshake proves what is served for a name by a handshake in memory, verified as a peer that trusts roots would (R2).
-func Handshake(ctx context.Context, get func(*tls.ClientHelloInfo) (*tls.Certificate, error), name string, roots *x509.CertPool, now time.Time) error {
-	near, far := net.Pipe()
-	defer near.Close()
-	defer far.Close()
-	server := tls.Server(far, &tls.Config{GetCertificate: get, MinVersion: tls.VersionTLS12})
-	client := tls.Client(near, &tls.Config{ServerName: name, RootCAs: roots, MinVersion: tls.VersionTLS12, Time: func() time.Time { return now }})
-	served := make(chan error, 1)
-	go func() { served <- server.HandshakeContext(ctx) }()
-	err := client.HandshakeContext(ctx)
-	_ = near.Close() // the server may still wait for the client
-	if theirs := <-served; err == nil && theirs != nil {
-		err = theirs
+// serves reports whether a certificate is for servers. One that does not say is for everything (RFC 5280, section 4.2.1.12).
+func serves(leaf *x509.Certificate) bool {
+	if len(leaf.ExtKeyUsage) == 0 && len(leaf.UnknownExtKeyUsage) == 0 {
+		return true
 	}
-	if err != nil {
-		return fmt.Errorf("handshake for %s: %w", name, err)
-	}
-	return nil
+	return slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageServerAuth) || slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageAny)
 }
 
 // errNoPEM says that a file holds nothing that it should.
