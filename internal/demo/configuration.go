@@ -3,8 +3,10 @@ package main
 // adminPolicy is what the tailnet's admin had before Postern came. Postern adds its entries and leaves every other byte.
 const adminPolicy = `{
 	// Shop developers and what they own. Ask ann before you change this.
-	"groups":    {"group:shop": ["dev@"]},
-	"tagOwners": {"tag:ci": ["group:shop"]},
+	"groups": {"group:shop": ["dev@"]},
+	"tagOwners": {
+		"tag:ci": ["group:shop"], // runners
+	},
 	"grants": [
 		{"src": ["tag:ci"], "dst": ["tag:ci"], "ip": ["*"]}, // runners talk to each other
 	],

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/posterndev/terraform-provider-postern/agent/internal/controlplane"
 	"github.com/posterndev/terraform-provider-postern/agent/internal/reconcile"
@@ -52,7 +53,7 @@ func (w *ingress) rememberDevice(t *target) {
 		return
 	}
 	since, nodeKey := id.up()
-	if device, found, _ := worker.device(nodeKey, "", since); found {
+	if device, found, _ := worker.device(nodeKey, since); found {
 		t.document.Status.DeviceID = device.ID
 	}
 }
@@ -74,11 +75,9 @@ func (w *ingress) deleteDevice(ctx context.Context, t *target) error {
 	if err != nil {
 		return err
 	}
-	id := t.document.Status.DeviceID
-	if id == "" {
-		if id, err = w.findDevice(ctx, client, t); err != nil || id == "" {
-			return err
-		}
+	id, err := ownDevice(ctx, client, t)
+	if err != nil || id == "" {
+		return err
 	}
 	if err := client.DeleteNode(ctx, id); err != nil && !errors.Is(err, controlplane.ErrNotFound) {
 		return err
@@ -86,20 +85,24 @@ func (w *ingress) deleteDevice(ctx context.Context, t *target) error {
 	return nil
 }
 
-// findDevice finds the device of a node whose id was never recorded: by its own tag, which no other device has (P4).
-func (w *ingress) findDevice(ctx context.Context, client controlplane.Client, t *target) (string, error) {
+// ownDevice finds the ingress's device: by the id that was recorded, or else by the tag that no other device has (P4). The
+// tag must be there either way: a device without it is somebody else's, and is never deleted.
+func ownDevice(ctx context.Context, client controlplane.Client, t *target) (string, error) {
 	devices, err := client.Nodes(ctx)
 	if err != nil {
 		return "", err
 	}
+	found := ""
 	for _, d := range devices {
-		for _, tag := range d.Tags {
-			if tag == t.plan.Tag {
-				return d.ID, nil
-			}
+		if !slices.Contains(d.Tags, t.plan.Tag) {
+			continue
 		}
+		if d.ID == t.document.Status.DeviceID {
+			return d.ID, nil
+		}
+		found = d.ID
 	}
-	return "", nil
+	return found, nil
 }
 
 // forget removes what the worker kept of the ingress.

@@ -55,7 +55,7 @@ func (w *ingress) reportDevice(t *target, id *identity, report *status.Report) t
 		report.Unknown(desired.Registered, desired.ReasonPending, err.Error())
 		return settleTime
 	}
-	device, found, fresh := worker.device(nodeKey, report.Status.DeviceID, since)
+	device, found, fresh := worker.device(nodeKey, since)
 	switch {
 	case found:
 		report.Status.DeviceID = device.ID

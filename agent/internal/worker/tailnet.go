@@ -205,15 +205,13 @@ func (t *tailnet) mint(ctx context.Context, tags []string) (string, error) {
 	return string(key.Secret), nil
 }
 
-// device finds a device by what a node knows of itself. It is not fresh when the devices were last read before since, and
-// then an absent device says nothing.
-func (t *tailnet) device(nodeKey, id string, since time.Time) (n controlplane.Node, found, fresh bool) {
+// device finds a device by its node's key: an id alone may be another device's, at another control plane. It is not fresh
+// when the devices were last read before since, and then an absent device says nothing.
+func (t *tailnet) device(nodeKey string, since time.Time) (n controlplane.Node, found, fresh bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	fresh = t.listed.After(since)
-	i := slices.IndexFunc(t.devices, func(n controlplane.Node) bool {
-		return nodeKey != "" && n.NodeKey == nodeKey || id != "" && n.ID == id
-	})
+	i := slices.IndexFunc(t.devices, func(n controlplane.Node) bool { return nodeKey != "" && n.NodeKey == nodeKey })
 	if i < 0 {
 		return controlplane.Node{}, false, fresh
 	}
