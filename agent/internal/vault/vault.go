@@ -4,37 +4,53 @@
 package vault
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// ErrUnreadable says that a value does not unseal: it is damaged, or the key is another store's.
-var ErrUnreadable = errors.New("the value is damaged, or the key file belongs to another store; put the right postern.key beside postern.db")
+// Why a value does not unseal. Both are ErrUnreadable.
+var (
+	ErrUnreadable = errors.New("the value cannot be read")
+	ErrWrongKey   = fmt.Errorf("%w: it was sealed with another key, so the key file belongs to another store; "+
+		"put the right postern.key beside postern.db", ErrUnreadable)
+	ErrCorrupt = fmt.Errorf("%w: it is damaged, or was moved here from under another name; restore the store from a backup", ErrUnreadable)
+)
 
 const (
 	keyBytes = 32
 	// header starts a key file, so that nothing else is taken for one.
 	header = "postern-key-1 "
-	// format is the first byte of what is sealed.
-	format = 1
+	// format is the first byte of what is sealed. The key's mark, the nonce and the ciphertext follow.
+	format    = 1
+	markBytes = 8
 )
 
 // Vault seals values with one key. It is safe for concurrent use.
-type Vault struct{ aead cipher.AEAD }
+type Vault struct {
+	aead cipher.AEAD
+	// mark tells keys apart, so that a wrong key is not taken for damage. It gives nothing of the key away.
+	mark [markBytes]byte
+}
 
 // Open reads the key file, or makes it where there is none. A file that others may read is refused.
 func Open(path string) (*Vault, error) {
 	key, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		key, err = create(path)
+		if errors.Is(err, fs.ErrExist) { // another process made it meanwhile
+			key, err = read(path)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("key file %s: %w", path, err)
@@ -47,7 +63,8 @@ func Open(path string) (*Vault, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key file %s: %w", path, err)
 	}
-	return &Vault{aead: aead}, nil
+	sum := sha256.Sum256(append([]byte("postern key mark"), key...))
+	return &Vault{aead: aead, mark: [markBytes]byte(sum[:markBytes])}, nil
 }
 
 func read(path string) ([]byte, error) {
@@ -99,22 +116,30 @@ func create(path string) ([]byte, error) {
 
 // Seal encrypts a value and binds it to a name.
 func (v *Vault) Seal(name string, plaintext []byte) []byte {
-	nonce := make([]byte, v.aead.NonceSize(), 1+v.aead.NonceSize()+len(plaintext)+v.aead.Overhead())
-	if _, err := rand.Read(nonce); err != nil {
-		panic(err) // crypto/rand never fails, by its documentation
-	}
-	return append([]byte{format}, v.aead.Seal(nonce, nonce, plaintext, []byte(name))...)
+	head := 1 + markBytes + v.aead.NonceSize()
+	sealed := make([]byte, head, head+len(plaintext)+v.aead.Overhead())
+	sealed[0] = format
+	copy(sealed[1:], v.mark[:])
+	nonce := sealed[1+markBytes:]
+	_, _ = rand.Read(nonce) // it never fails, by its documentation
+	return v.aead.Seal(sealed, nonce, plaintext, bound(name, sealed[:1+markBytes]))
 }
 
-// Unseal gives the value that was sealed under name (ErrUnreadable).
+// bound is what a value is bound to: its name, and its own head.
+func bound(name string, head []byte) []byte { return append(slices.Clone(head), name...) }
+
+// Unseal gives the value that was sealed under name (ErrWrongKey, ErrCorrupt).
 func (v *Vault) Unseal(name string, sealed []byte) ([]byte, error) {
-	n := v.aead.NonceSize()
-	if len(sealed) < 1+n || sealed[0] != format {
-		return nil, fmt.Errorf("unsealing %s: %w", name, ErrUnreadable)
+	head := 1 + markBytes + v.aead.NonceSize()
+	if len(sealed) < head+v.aead.Overhead() || sealed[0] != format {
+		return nil, fmt.Errorf("unsealing %s: %w", name, ErrCorrupt)
 	}
-	plain, err := v.aead.Open(nil, sealed[1:1+n], sealed[1+n:], []byte(name))
+	if !bytes.Equal(sealed[1:1+markBytes], v.mark[:]) {
+		return nil, fmt.Errorf("unsealing %s: %w", name, ErrWrongKey)
+	}
+	plain, err := v.aead.Open(nil, sealed[1+markBytes:head], sealed[head:], bound(name, sealed[:1+markBytes]))
 	if err != nil {
-		return nil, fmt.Errorf("unsealing %s: %w", name, ErrUnreadable)
+		return nil, fmt.Errorf("unsealing %s: %w", name, ErrCorrupt)
 	}
 	return plain, nil
 }

@@ -29,15 +29,57 @@ func TestSealedValuesOutliveTheProcessAndBelongToTheirName(t *testing.T) {
 	if got, err := again.Unseal("nodes/a", sealed); err != nil || string(got) != "secret" {
 		t.Fatalf("%q %v", got, err)
 	}
-	if _, err := again.Unseal("nodes/b", sealed); !errors.Is(err, ErrUnreadable) {
+	if _, err := again.Unseal("nodes/b", sealed); !errors.Is(err, ErrCorrupt) || !errors.Is(err, ErrUnreadable) {
 		t.Fatalf("under another name: %v", err)
 	}
 	other := open(t, filepath.Join(t.TempDir(), "postern.key"))
-	if _, err := other.Unseal("nodes/a", sealed); !errors.Is(err, ErrUnreadable) {
+	if _, err := other.Unseal("nodes/a", sealed); !errors.Is(err, ErrWrongKey) || !strings.Contains(err.Error(), "nodes/a") {
 		t.Fatalf("with another key: %v", err)
+	}
+	for i := range sealed {
+		bent := bytes.Clone(sealed)
+		bent[i] ^= 1
+		if _, err := again.Unseal("nodes/a", bent); !errors.Is(err, ErrUnreadable) {
+			t.Fatalf("with byte %d changed: %v", i, err)
+		}
+		if _, err := again.Unseal("nodes/a", sealed[:i]); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("with %d bytes: %v", i, err)
+		}
 	}
 	if bytes.Equal(sealed, first.Seal("nodes/a", []byte("secret"))) {
 		t.Fatal("two seals of one value are equal, so a nonce was used twice")
+	}
+}
+
+func TestKeyFileIsPrivateAndMadeOnce(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "postern.key")
+	sealed := make(chan []byte, 8)
+	for range cap(sealed) { // as many processes, at once
+		go func() {
+			v, err := Open(path)
+			if err != nil {
+				t.Error(err)
+				sealed <- nil
+				return
+			}
+			sealed <- v.Seal("a", []byte("x"))
+		}()
+	}
+	v := open(t, path)
+	for range cap(sealed) {
+		if _, err := v.Unseal("a", <-sealed); err != nil {
+			t.Errorf("two keys were made: %v", err)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v %v", entries, err)
+	}
+	if _, err := Open(filepath.Join(dir, "missing", "postern.key")); err == nil {
+		t.Error("a key in a folder that is not there")
 	}
 }
 
