@@ -100,9 +100,9 @@ func (x *exchange) respond(res *http.Response) error {
 	x.status = res.StatusCode
 	x.w.WriteHeader(res.StatusCode)
 	if res.Body != http.NoBody {
-		c := x.edge.bufs.copier.Get().(*copier)
+		c := x.edge.bufs.copier.get()
 		n, err := c.copy(x.w, res)
-		x.edge.bufs.copier.Put(c)
+		x.edge.bufs.copier.put(c)
 		x.sent = n
 		if err != nil {
 			return err
@@ -132,18 +132,11 @@ const headerDelay = 2 * time.Millisecond
 // being read.
 type copier struct {
 	buf   [32 << 10]byte
-	timer *time.Timer
+	timer *time.Timer // nil until first needed
 
 	mu      sync.Mutex // guards following
 	w       http.ResponseWriter
 	pending bool // the header is not sent yet, and is to be sent by the timer
-}
-
-func newCopier() *copier {
-	c := &copier{}
-	c.timer = time.AfterFunc(time.Hour, c.flushHeader)
-	c.timer.Stop()
-	return c
 }
 
 func (c *copier) flushHeader() {
@@ -161,15 +154,19 @@ func (c *copier) copy(w http.ResponseWriter, res *http.Response) (n int64, err e
 	c.pending = true
 	c.mu.Unlock()
 	defer func() {
-		c.timer.Stop()
 		c.mu.Lock()
-		c.w, c.pending = nil, false
+		c.w, c.pending = nil, false // a timer that fires late finds nothing to do
 		c.mu.Unlock()
 	}()
-	if isStream(res) {
+	switch {
+	case isStream(res):
 		c.flushHeader()
-	} else {
+	case c.timer == nil:
+		c.timer = time.AfterFunc(headerDelay, c.flushHeader)
+		defer c.timer.Stop()
+	default:
 		c.timer.Reset(headerDelay)
+		defer c.timer.Stop()
 	}
 	for {
 		nr, rerr := res.Body.Read(c.buf[:])

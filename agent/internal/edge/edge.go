@@ -99,7 +99,6 @@ func New(network Network, o Options) *Edge {
 		network:       network,
 		opts:          o,
 		tls:           baseTLS(),
-		bufs:          newBuffers(),
 		open:          newRegistry(),
 		headerTimeout: readHeaderTimeout,
 		listeners:     make(map[portKey]*listener),

@@ -2,16 +2,10 @@ package edge
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -94,14 +88,22 @@ func (l *testListener) Close() error {
 // opaqueConn has what gonet.TCPConn has.
 type opaqueConn struct{ c *net.TCPConn }
 
-func (o opaqueConn) Read(p []byte) (int, error)         { return o.c.Read(p) }
-func (o opaqueConn) Write(p []byte) (int, error)        { return o.c.Write(p) }
-func (o opaqueConn) Close() error                       { return o.c.Close() }
-func (o opaqueConn) CloseWrite() error                  { return o.c.CloseWrite() }
-func (o opaqueConn) LocalAddr() net.Addr                { return o.c.LocalAddr() }
-func (o opaqueConn) RemoteAddr() net.Addr               { return o.c.RemoteAddr() }
-func (o opaqueConn) SetDeadline(t time.Time) error      { return o.c.SetDeadline(t) }
-func (o opaqueConn) SetReadDeadline(t time.Time) error  { return o.c.SetReadDeadline(t) }
+func (o opaqueConn) Read(p []byte) (int, error) { return o.c.Read(p) }
+
+func (o opaqueConn) Write(p []byte) (int, error) { return o.c.Write(p) }
+
+func (o opaqueConn) Close() error { return o.c.Close() }
+
+func (o opaqueConn) CloseWrite() error { return o.c.CloseWrite() }
+
+func (o opaqueConn) LocalAddr() net.Addr { return o.c.LocalAddr() }
+
+func (o opaqueConn) RemoteAddr() net.Addr { return o.c.RemoteAddr() }
+
+func (o opaqueConn) SetDeadline(t time.Time) error { return o.c.SetDeadline(t) }
+
+func (o opaqueConn) SetReadDeadline(t time.Time) error { return o.c.SetReadDeadline(t) }
+
 func (o opaqueConn) SetWriteDeadline(t time.Time) error { return o.c.SetWriteDeadline(t) }
 
 // addr returns where a port is on loopback.
@@ -315,65 +317,6 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		}
 		<-tick.C
 	}
-}
-
-// authority issues the certificates of the tests.
-type authority struct {
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
-	pool *x509.CertPool
-}
-
-var ca = newAuthority()
-
-func newAuthority() *authority {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
-	if err != nil {
-		panic(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		panic(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(cert)
-	return &authority{key: key, cert: cert, pool: pool}
-}
-
-// issue returns a new certificate for names, with a random serial.
-func (a *authority) issue(t testing.TB, names ...string) *tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: serial, DNSNames: names,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
 func dialerFunc(dial func() (net.Conn, error)) DialFunc {

@@ -46,7 +46,13 @@ func (e *Edge) startServer(kind string, h *http.Server, serve func(net.Listener)
 	h.DisableGeneralOptionsHandler = true
 	h.ErrorLog = slog.NewLogLogger(e.opts.Log.Handler(), slog.LevelDebug) // clients' mistakes
 	h.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		return webConnOf(c).context(ctx)
+		if t, ok := c.(*tls.Conn); ok {
+			c = t.NetConn()
+		}
+		if wc, ok := c.(*webConn); ok {
+			return wc.context(ctx)
+		}
+		return ctx
 	}
 	s := &webServer{kind: kind, http: h, in: newHandoff(), done: make(chan struct{})}
 	e.servers = append(e.servers, s)
@@ -156,12 +162,13 @@ func (e *Edge) startWeb(l *listener, c net.Conn, s *webServer) {
 	}
 }
 
-// webConnOf returns the raw connection of what http.Server accepted.
-func webConnOf(c net.Conn) *webConn {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
+// holdConn holds the connection that a request came in on, until release.
+func holdConn(r *http.Request) *webConn {
+	c, ok := r.Context().Value(webConnKey{}).(*webConn)
+	if !ok || !c.hold() {
+		panic(http.ErrAbortHandler) // closed between the request and its handler
 	}
-	return c.(*webConn)
+	return c
 }
 
 // hold reports whether the connection may begin a request.
@@ -212,11 +219,7 @@ func (c *webConn) cut() {
 
 // serveHTTPS answers a request that came in through TLS.
 func (e *Edge) serveHTTPS(w http.ResponseWriter, r *http.Request) {
-	conn := r.Context().Value(webConnKey{}).(*webConn)
-	if !conn.hold() {
-		panic(http.ErrAbortHandler)
-	}
-	defer conn.release()
+	defer holdConn(r).release()
 	if r.Method == http.MethodConnect || !strings.HasPrefix(r.URL.Path, "/") {
 		e.opts.Metrics.Rejected("", RejectMalformed)
 		if r.Method == http.MethodConnect {

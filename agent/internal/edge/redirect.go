@@ -20,11 +20,7 @@ func (e *Edge) newRedirectServer() *webServer {
 }
 
 func (e *Edge) serveRedirect(w http.ResponseWriter, r *http.Request) {
-	conn := r.Context().Value(webConnKey{}).(*webConn)
-	if !conn.hold() {
-		panic(http.ErrAbortHandler)
-	}
-	defer conn.release()
+	defer holdConn(r).release()
 	if r.Method == http.MethodConnect || !strings.HasPrefix(r.URL.Path, "/") {
 		answer(w, r, http.StatusBadRequest, "The request target must be a path.\n")
 		return

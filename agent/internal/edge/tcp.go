@@ -154,8 +154,8 @@ func (b *buffers) copy(dst net.Conn, src end) (n int64, err error) {
 		m, err := d.ReadFrom(s)
 		return n + m, err
 	}
-	buf := b.big.Get().(*[bigBuffer]byte)
-	defer b.big.Put(buf)
+	buf := b.big.get()
+	defer b.big.put(buf)
 	for {
 		nr, rerr := src.conn.Read(buf[:])
 		if nr > 0 {
@@ -165,7 +165,7 @@ func (b *buffers) copy(dst net.Conn, src end) (n int64, err error) {
 				return n, werr
 			}
 		}
-		if rerr == io.EOF {
+		if errors.Is(rerr, io.EOF) {
 			return n, nil
 		}
 		if rerr != nil {
@@ -178,13 +178,20 @@ const bigBuffer = 64 << 10
 
 // buffers are the pools of one Edge.
 type buffers struct {
-	big    *sync.Pool // *[bigBuffer]byte, streams and datagrams
-	copier *sync.Pool // *copier, response bodies
+	big    pool[[bigBuffer]byte] // streams and datagrams
+	copier pool[copier]          // response bodies
 }
 
-func newBuffers() buffers {
-	return buffers{
-		big:    &sync.Pool{New: func() any { return new([bigBuffer]byte) }},
-		copier: &sync.Pool{New: func() any { return newCopier() }},
-	}
+// pool keeps what is costly to make.
+type pool[T any] struct {
+	free sync.Pool
 }
+
+func (p *pool[T]) get() *T {
+	if v, ok := p.free.Get().(*T); ok {
+		return v
+	}
+	return new(T)
+}
+
+func (p *pool[T]) put(v *T) { p.free.Put(v) }

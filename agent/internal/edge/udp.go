@@ -88,8 +88,8 @@ func (e *Edge) serveFlow(ctx context.Context, f *flow, rt *datagramRoute) {
 
 // pump copies datagrams from src to dst until the flow is idle or src is closed.
 func (f *flow) pump(b *buffers, dst, src net.Conn, count *atomic.Int64) {
-	buf := b.big.Get().(*[bigBuffer]byte)
-	defer b.big.Put(buf)
+	buf := b.big.get()
+	defer b.big.put(buf)
 	if !f.arm(src) {
 		return
 	}
