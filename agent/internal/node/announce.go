@@ -17,19 +17,25 @@ const (
 	announceAtOnce = 16
 )
 
-// announce calls the peers that were there when the map was kept. Those that still send to the old server's session begin a
-// new one at once, instead of when theirs times out.
+// announce calls the peers that the kept map has, those first that were there when it was kept: one that came at the last
+// moment is not marked so yet. Those that still send to the old server's session begin a new one at once, instead of when
+// theirs times out.
 func announce(ctx context.Context, client *local.Client) {
 	status, err := client.Status(ctx)
 	if err != nil {
 		return // the server is closing
 	}
-	var waiting []netip.Addr
+	var waiting, away []netip.Addr
 	for _, peer := range status.Peer {
-		if peer.Online && len(peer.TailscaleIPs) > 0 {
+		switch {
+		case len(peer.TailscaleIPs) == 0:
+		case peer.Online:
 			waiting = append(waiting, peer.TailscaleIPs[0])
+		default:
+			away = append(away, peer.TailscaleIPs[0])
 		}
 	}
+	waiting = append(waiting, away...)
 	for range announceRounds {
 		if waiting = callAll(ctx, client, waiting); len(waiting) == 0 {
 			return

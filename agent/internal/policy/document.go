@@ -198,3 +198,9 @@ func literal(v hujson.Value) string {
 	}
 	return l.String()
 }
+
+// raw is a literal as it is written.
+func raw(v hujson.Value) []byte {
+	l, _ := v.Value.(hujson.Literal)
+	return l
+}

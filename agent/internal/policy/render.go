@@ -37,7 +37,7 @@ func renderValue(b *bytes.Buffer, v hujson.Value) {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			b.Write(m.Name.Value.(hujson.Literal))
+			b.Write(raw(m.Name))
 			b.WriteString(": ")
 			renderValue(b, m.Value)
 		}
@@ -67,10 +67,10 @@ func equal(a, b hujson.Value) bool {
 		}
 		members := make(map[string]hujson.Value, len(av.Members))
 		for _, m := range av.Members {
-			members[m.Name.Value.(hujson.Literal).String()] = m.Value
+			members[literal(m.Name)] = m.Value
 		}
 		for _, m := range bv.Members {
-			name := m.Name.Value.(hujson.Literal).String()
+			name := literal(m.Name)
 			v, ok := members[name]
 			if !ok || !equal(v, m.Value) {
 				return false

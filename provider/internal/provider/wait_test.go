@@ -17,7 +17,7 @@ import (
 )
 
 // base declares a tailnet and an issuer by the API, so that a test is about the ingress alone.
-func base(t *testing.T, s *servertest.Server) {
+func base(t testing.TB, s *servertest.Server) {
 	t.Helper()
 	declare(t, s.Client, &desired.Issuer{Name: "apps", CA: &desired.CAIssuer{Create: ptr(true)}})
 	declare(t, s.Client, &desired.Tailnet{
@@ -84,7 +84,7 @@ func TestWaitRunsOutOnCreate(t *testing.T) {
 	}
 }
 
-func declare(t *testing.T, c *api.Client, o desired.Object) *api.Document {
+func declare(t testing.TB, c *api.Client, o desired.Object) *api.Document {
 	t.Helper()
 	spec, err := json.Marshal(o)
 	if err != nil {

@@ -251,7 +251,7 @@ func TestStatusKeepsMessage(t *testing.T) {
 		}), testKey)
 		err := c.SetTags(t.Context(), "7", []string{"tag:x"})
 		var status *controlplane.StatusError
-		if !errors.As(err, &status) || status.Status != tt.status || status.Class != tt.class || !strings.Contains(err.Error(), tt.text) {
+		if !errors.As(err, &status) || status.Status != tt.status || !errors.Is(status.Class, tt.class) || !strings.Contains(err.Error(), tt.text) {
 			t.Errorf("%d %s: %v", tt.status, tt.body, err)
 		}
 	}
