@@ -52,6 +52,10 @@ func DNSName(s string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("a DNS name has valid IDNA labels: %w", err)
 	}
+	// What the mapping makes of text that is no UTF-8 does not map to itself.
+	if again, err := mapping.ToASCII(name); err != nil || again != name {
+		return "", errors.New("a DNS name has valid IDNA labels")
+	}
 	if len(name) > maxDNSName {
 		return "", fmt.Errorf("a DNS name has at most %d octets, this one has %d", maxDNSName, len(name))
 	}
@@ -91,6 +95,15 @@ func (t Template) Render(name, namespace string) string {
 // Zone is the part of a name template that no placeholder reaches: the labels after the last one that has one, as DNS
 // holds them. It is empty where there is none.
 func (t Template) Zone() string {
+	zone, err := DNSName(t.zoneText())
+	if err != nil {
+		return ""
+	}
+	return zone
+}
+
+// zoneText is the zone as it is written.
+func (t Template) zoneText() string {
 	labels := strings.Split(string(t), ".")
 	for i := len(labels) - 1; i >= 0; i-- {
 		if strings.Contains(labels[i], "{") {
@@ -98,11 +111,7 @@ func (t Template) Zone() string {
 			break
 		}
 	}
-	zone, err := DNSName(strings.Join(labels, "."))
-	if err != nil {
-		return ""
-	}
-	return zone
+	return strings.Join(labels, ".")
 }
 
 // Ambiguous reports whether two namespaces can render the same name, because a label joins name and namespace (N8).
@@ -136,7 +145,7 @@ func (t Template) nameRule() error {
 	if err := t.placeholderRule(); err != nil {
 		return err
 	}
-	if t.Zone() == "" {
+	if t.zoneText() == "" {
 		return errors.New("a name template ends in a zone: at least one label without a placeholder")
 	}
 	_, err := DNSName(t.Render("x", "x"))
