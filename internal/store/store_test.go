@@ -229,6 +229,26 @@ func TestCloseAnswersWaitingCommits(t *testing.T) {
 	})
 }
 
+func TestCloseEndsWatches(t *testing.T) {
+	s := store.Memory()
+	var watches []<-chan store.Batch
+	for range 100 {
+		batches, err := s.Watch(t.Context(), "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watches = append(watches, batches)
+	}
+	s.Close()
+	for _, batches := range watches {
+		select {
+		case <-batches:
+		default:
+			t.Fatal("a watch is open although the store is closed")
+		}
+	}
+}
+
 func TestLateReaderLosesItsWatch(t *testing.T) {
 	const history, commits = 4, 100
 	s := store.Journaled(nil, nil, 0, history)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/posterndev/terraform-provider-postern/internal/store"
 )
@@ -127,10 +128,11 @@ func watchOwnership(t *testing.T, s store.Store) {
 // watchConcurrent has several writers and watches that start in between. Each
 // watch must tell exactly the story that leads from its list to the last one.
 func watchConcurrent(t *testing.T, s store.Store) {
-	const writers, commits, readers = 4, 40, 4
-	var work, read sync.WaitGroup
+	const writers, commits = 4, 40
+	prefixes := []string{"", "w1/", "shared/", "w"}
+	var written, followed, listed sync.WaitGroup
 	for w := range writers {
-		work.Go(func() {
+		written.Go(func() {
 			for i := range commits {
 				key := fmt.Sprintf("w%d/%d", w, i%5)
 				op := store.Put(key, fmt.Append(nil, i))
@@ -143,44 +145,42 @@ func watchConcurrent(t *testing.T, s store.Store) {
 			}
 		})
 	}
-	work.Add(1) // the end marker below
-	for r := range readers {
-		read.Go(func() {
-			prefix := []string{"", "w1/", "shared/", "w"}[r]
-			follow(t, s, prefix)
-		})
+	listed.Add(len(prefixes))
+	for _, prefix := range prefixes {
+		followed.Go(func() { follow(t, s, prefix, listed.Done) })
 	}
-	work.Done()
-	work.Wait()
+	written.Wait()
+	listed.Wait() // so that everyone gets the end marker as an event
 	commit(t, s, store.Put("shared/end", nil), store.Put("w1/end", nil))
-	read.Wait()
+	followed.Wait()
 }
 
 // follow replays a watch over a list until the end marker and compares the
 // result with a list made then.
-func follow(t *testing.T, s store.Store, prefix string) {
+func follow(t *testing.T, s store.Store, prefix string, listed func()) {
 	entries, at, err := s.List(t.Context(), prefix)
+	listed()
 	if err != nil {
 		t.Errorf("List: %v", err)
 		return
 	}
-	state := make(map[string]store.Entry)
-	for _, e := range entries {
-		state[e.Key] = e
-	}
+	state := byKey(entries)
 	batches, err := s.Watch(t.Context(), prefix, at)
 	if err != nil {
 		t.Errorf("Watch: %v", err)
 		return
 	}
+	late := time.After(patience)
 	for ended := false; !ended; {
-		b, ok := <-batches
-		if !ok {
-			t.Error("the watch ended")
-			return
+		var b store.Batch
+		var ok bool
+		select {
+		case b, ok = <-batches:
+		case <-late:
 		}
-		if b.Revision <= at {
-			t.Errorf("revision %d after %d", b.Revision, at)
+		if !ok || b.Revision <= at {
+			t.Errorf("watch of %q ended, stood still or went back: revision %d after %d", prefix, b.Revision, at)
+			return
 		}
 		at = b.Revision
 		for _, ev := range b.Events {
@@ -198,11 +198,15 @@ func follow(t *testing.T, s store.Store, prefix string) {
 	if err != nil {
 		t.Errorf("List: %v", err)
 	}
-	want := make(map[string]store.Entry)
+	wantEqual(t, fmt.Sprintf("documents under %q as watched", prefix), state, byKey(entries))
+}
+
+func byKey(entries []store.Entry) map[string]store.Entry {
+	m := make(map[string]store.Entry, len(entries))
 	for _, e := range entries {
-		want[e.Key] = e
+		m[e.Key] = e
 	}
-	wantEqual(t, fmt.Sprintf("documents under %q as watched", prefix), state, want)
+	return m
 }
 
 // watchLate has a reader that stops for a long time. It may lose the watch but
