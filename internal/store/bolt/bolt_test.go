@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -117,11 +118,27 @@ func TestHistoryOption(t *testing.T) {
 
 func TestLockedByAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
+	fill(t, path)
 	s := open(t, path)
 	_, err := Open(path, LockTimeout(50*time.Millisecond))
 	if !errors.Is(err, store.ErrLocked) || !strings.Contains(err.Error(), "another agent") || !strings.Contains(err.Error(), path) {
 		t.Errorf("error %v", err)
 	}
+	// While it is written to, it looks locked and never damaged.
+	var writer sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	writer.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			s.Commit(t.Context(), store.Put(fmt.Sprintf("objects/kind/default/name-%03d", 100+i%200), nil))
+		}
+	})
+	for range 300 {
+		if _, err := Open(path, LockTimeout(0)); !errors.Is(err, store.ErrLocked) {
+			t.Errorf("while it is written to: %v", err)
+		}
+	}
+	cancel()
+	writer.Wait()
 	// It is waited for, for a while.
 	opened := make(chan error)
 	go func() {
@@ -144,34 +161,28 @@ func TestConcurrentCreation(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "store.db")
 		const openers = 6
-		var opens atomic.Int32
-		results := make(chan error, openers)
-		release := make(chan struct{})
+		type result struct {
+			s   store.Store
+			err error
+		}
+		results := make(chan result)
 		for range openers {
 			go func() {
 				s, err := Open(path, LockTimeout(0))
-				if err == nil {
-					opens.Add(1)
-					<-release
-					err = s.Close()
-				} else if errors.Is(err, store.ErrLocked) {
-					err = nil
-				}
-				results <- err
+				results <- result{s, err}
 			}()
 		}
-		// All but the winner answer before it closes.
-		for range openers - 1 {
-			if err := <-results; err != nil {
-				t.Error(err)
+		opens := 0
+		for range openers {
+			if r := <-results; r.err == nil {
+				opens++
+				t.Cleanup(func() { r.s.Close() })
+			} else if !errors.Is(r.err, store.ErrLocked) {
+				t.Error(r.err)
 			}
 		}
-		close(release)
-		if err := <-results; err != nil {
-			t.Error(err)
-		}
-		if opens.Load() != 1 {
-			t.Fatalf("%d have the store open", opens.Load())
+		if opens != 1 {
+			t.Fatalf("%d have the store open", opens)
 		}
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 			t.Fatalf("%v in the directory, error %v", entries, err)
@@ -271,18 +282,26 @@ func TestBboltAgrees(t *testing.T) {
 	}
 }
 
+// Commits of several writers share a sync, so they get cheaper together.
 func BenchmarkCommit(b *testing.B) {
 	for _, writers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			s := open(b, filepath.Join(b.TempDir(), "store.db"))
 			value := make([]byte, 1024)
-			var n atomic.Int64
-			b.SetParallelism(max(1, writers/2)) // times GOMAXPROCS, 2 on the reference machine
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					commit(b, s, store.Put(fmt.Sprintf("objects/%d", n.Add(1)%1000), value))
-				}
-			})
+			var started atomic.Int64
+			var wg sync.WaitGroup
+			b.ResetTimer()
+			for range writers {
+				wg.Go(func() {
+					for n := started.Add(1); n <= int64(b.N); n = started.Add(1) {
+						if _, err := s.Commit(b.Context(), store.Put(fmt.Sprintf("objects/%d", n%1000), value)); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
 		})
 	}
 }

@@ -46,10 +46,10 @@ func refuseErr(path string, err error) error {
 // refuse names the file, what was found and the ways out.
 func refuse(path string, class error, found string) error {
 	remedy := "restore a backup to this path, or point to another path for an empty store"
-	switch class {
-	case store.ErrForeign:
+	switch {
+	case errors.Is(class, store.ErrForeign):
 		remedy = "point to another path"
-	case store.ErrNewer:
+	case errors.Is(class, store.ErrNewer):
 		remedy = "run that release, restore a backup from before the upgrade, or point to another path"
 	}
 	return fmt.Errorf("store file %q: %w: %s; the file was not changed: %s", path, class, found, remedy)
