@@ -76,7 +76,7 @@ type Ingress struct {
 	Key       desired.Key `json:"key"`
 	Tailnet   string      `json:"tailnet"`
 	Namespace string      `json:"namespace"`
-	// DNSName is the ingress's own name (N1); empty where its tailnet has no template.
+	// DNSName is the ingress's own name (N1); empty where its tailnet has no template, or the name breaks the rules (N9).
 	DNSName string `json:"dns_name"`
 	// Hostname is the MagicDNS label to ask for (N2).
 	Hostname string `json:"hostname"`
@@ -86,9 +86,10 @@ type Ingress struct {
 	// Hosts lists the names that http exposes publish: DNSName first where it is one, then sorted (N5). Never nil.
 	Hosts     []string            `json:"hosts"`
 	Endpoints map[string]Endpoint `json:"endpoints"`
-	// Routes leads each host that is really to be served to its expose: Hosts without those that conflicts withhold.
+	// Routes leads each host that is really to be served to its expose: Hosts without those that conflicts withhold,
+	// and none once the ingress is deleting.
 	Routes map[string]string `json:"routes"`
-	// Certificates is what TLS needs; names without a route are in it (X5).
+	// Certificates is what TLS needs; names without a route are in it (X5). None once the ingress is deleting.
 	Certificates []Certificate `json:"certificates"`
 	// Grant is what allow_from needs (P3); nil where allow_from is absent or empty.
 	Grant *Grant `json:"grant,omitzero"`

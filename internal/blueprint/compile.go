@@ -148,6 +148,7 @@ func (c *Compilation) render(in *desired.Ingress, o Object) {
 	old := c.rendered[key]
 	now := renderIngress(in, c.tailnet(in.Tailnet))
 	if o.Deleting {
+		now.ending = true
 		// The names are free at once. The identity is not, until the device is gone (P11).
 		now.claims = slices.DeleteFunc(now.claims, func(id string) bool { return id[:4] == string(ClassDNS)+":" })
 		if o.Released {

@@ -3,7 +3,6 @@ package blueprint
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -17,9 +16,17 @@ func compareText(a, b string) int { return cmp.Compare(a, b) }
 func (c *Compilation) judge(r *rendering) *Ingress {
 	out := r.out
 	out.Hosts, out.Tags = slices.Clone(r.out.Hosts), slices.Clone(r.out.Tags)
-	out.Endpoints = maps.Clone(r.out.Endpoints)
+	out.Endpoints = make(map[string]Endpoint, len(r.out.Endpoints))
+	for name, endpoint := range r.out.Endpoints {
+		endpoint.DNSAliases = slices.Clone(endpoint.DNSAliases)
+		out.Endpoints[name] = endpoint
+	}
+	if g := r.out.Grant; g != nil {
+		out.Grant = &Grant{Src: slices.Clone(g.Src), Dst: slices.Clone(g.Dst), IP: slices.Clone(g.IP)}
+	}
 	out.Problems = slices.Clone(r.out.Problems)
 	out.Problems = append(out.Problems, c.missing(r.in.References())...)
+	out.Routes = map[string]string{}
 	withheld := c.conflicts(r, &out)
 	if t := c.tailnet(r.in.Tailnet); t != nil {
 		if refused := c.principals(r.in, t); len(refused) > 0 {
@@ -27,11 +34,12 @@ func (c *Compilation) judge(r *rendering) *Ingress {
 			out.Problems, out.Grant = append(out.Problems, refused...), nil
 		}
 		out.Problems = append(out.Problems, c.zone(t)...)
-		c.certificates(r, t, &out, withheld)
+		if !r.ending {
+			c.certificates(r, t, &out, withheld)
+		}
 	}
-	out.Routes = map[string]string{}
 	for host, expose := range r.exposeOf {
-		if !withheld[host] {
+		if !withheld[host] && !r.ending {
 			out.Routes[host] = expose
 		}
 	}
@@ -42,7 +50,7 @@ func (c *Compilation) judge(r *rendering) *Ingress {
 // withdrawn reports whether nothing of the ingress may run. A fault of one expose, of the certificates or of the access
 // leaves the rest running.
 func withdrawn(out *Ingress) bool {
-	if _, err := desired.DNSLabel(out.Hostname); err != nil {
+	if out.Hostname == "" || out.Tag == "" || !desired.Known(out.Hostname+out.Tag) {
 		return true // no tailnet, or no identity
 	}
 	for _, p := range out.Problems {

@@ -17,6 +17,8 @@ type rendering struct {
 	exposeOf map[string]string
 	// claims lists the ids of what the ingress claims.
 	claims []string
+	// ending says that the object is deleting: it claims no DNS name, so it serves none either.
+	ending bool
 }
 
 // renderIngress makes names from templates. A missing tailnet leaves them empty.
@@ -45,11 +47,15 @@ func (r *rendering) identity(t *desired.Tailnet) {
 	if in.Hostname != nil {
 		hostname, at = *in.Hostname, desired.At("hostname")
 	}
-	out.Hostname = r.name(at, hostname, desired.DNSLabel, "set hostname, or change the tailnet's hostname_template")
+	out.Hostname = r.name(at, hostname, desired.ReasonInvalidDNSName, desired.DNSLabel, "set hostname, or change the tailnet's hostname_template")
 	r.claim(ClassHostname, out.Hostname)
-	out.Tag = t.TagTemplate().Render(in.Name, out.Namespace)
+	out.Tag = r.name(desired.At("name"), t.TagTemplate().Render(in.Name, out.Namespace), desired.ReasonInvalidSpec, desired.Tag,
+		"rename the ingress, or change the tailnet's policy.tag_template")
 	r.claim(ClassTag, out.Tag)
-	out.Tags = append([]string{out.Tag}, in.Tags...)
+	out.Tags = slices.Clone(in.Tags)
+	if out.Tag != "" {
+		out.Tags = append(out.Tags, out.Tag)
+	}
 	slices.Sort(out.Tags)
 	out.Tags = slices.Compact(out.Tags)
 }
@@ -99,7 +105,9 @@ func (r *rendering) endpoint(name string, e desired.Expose, t *desired.Tailnet) 
 		label = *e.DNSLabel
 		endpoint.DNSName = r.dnsName(at.Attribute("dns_label"), t.NameTemplate().Render(label, out.Namespace))
 	}
-	endpoint.URL = "https://" + endpoint.DNSName
+	if endpoint.DNSName != "" {
+		endpoint.URL = "https://" + endpoint.DNSName
+	}
 	r.host(at.Attribute("dns_label"), name, endpoint.DNSName)
 	if !desired.Value(e.Alias, false) {
 		return
@@ -111,20 +119,23 @@ func (r *rendering) endpoint(name string, e desired.Expose, t *desired.Tailnet) 
 		return
 	}
 	alias := r.dnsName(at.Attribute("alias"), template.Render(label, out.Namespace))
-	if desired.Known(alias) && desired.Known(string(t.NameTemplate())) && !desired.Within(alias, t.NameTemplate().Zone()) {
+	if alias != "" && desired.Known(alias) && desired.Known(string(t.NameTemplate())) && !desired.Within(alias, t.NameTemplate().Zone()) {
 		r.refuse(at.Attribute("alias"), alias, desired.ReasonInvalidDNSName,
 			"an alias lies in the zone "+t.NameTemplate().Zone(), "change the tailnet's ingress_alias_template")
 		return
 	}
-	if alias == endpoint.DNSName && desired.Known(alias) {
+	if alias == "" || alias == endpoint.DNSName && desired.Known(alias) {
 		return
 	}
 	endpoint.DNSAliases = append(endpoint.DNSAliases, alias)
 	r.host(at.Attribute("alias"), name, alias)
 }
 
-// host publishes a name for an expose.
+// host publishes a name for an expose. One that was refused is empty, and is published by nobody.
 func (r *rendering) host(at desired.Path, expose, host string) {
+	if host == "" {
+		return
+	}
 	if !desired.Known(host) {
 		r.out.Hosts = append(r.out.Hosts, host)
 		return
@@ -149,18 +160,21 @@ func (r *rendering) claim(class Class, name string) {
 }
 
 func (r *rendering) dnsName(at desired.Path, text string) string {
-	return r.name(at, text, desired.DNSName, "change it, or the tailnet's template")
+	return r.name(at, text, desired.ReasonInvalidDNSName, desired.DNSName, "change it, or the tailnet's template")
 }
 
-// name normalises a rendered name and refuses one that breaks the rules (N9). Text that is not known yet passes as it is.
-func (r *rendering) name(at desired.Path, text string, rule func(string) (string, error), remedy string) string {
+// name normalises a rendered name. One that breaks the rules is refused and becomes empty (N9): it is claimed, published and
+// asked a certificate for by nobody, and the other names stand. Text that is not known yet passes as it is.
+func (r *rendering) name(
+	at desired.Path, text string, reason desired.Reason, rule func(string) (string, error), remedy string,
+) string {
 	if !desired.Known(text) {
 		return text
 	}
 	name, err := rule(text)
 	if err != nil {
-		r.refuse(at, text, desired.ReasonInvalidDNSName, "InvalidDNSName: "+err.Error(), remedy)
-		return text
+		r.refuse(at, text, reason, string(reason)+": "+err.Error(), remedy)
+		return ""
 	}
 	return name
 }
@@ -173,7 +187,7 @@ func (r *rendering) refuse(at desired.Path, value string, reason desired.Reason,
 
 // grant renders allow_from (P3).
 func (r *rendering) grant() {
-	if len(r.in.AllowFrom) == 0 {
+	if len(r.in.AllowFrom) == 0 || r.out.Tag == "" {
 		return
 	}
 	ports := map[string]bool{}

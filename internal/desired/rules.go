@@ -76,6 +76,14 @@ func (f *faults) tag(path Path, value string) {
 	}
 }
 
+// Tag gives s where it can be a tag of a policy; its error says which rule is broken.
+func Tag(s string) (string, error) {
+	if err := tagRule(s); err != nil {
+		return "", err
+	}
+	return s, nil
+}
+
 // tagRule says why s cannot be a tag; nil where it can.
 func tagRule(s string) error {
 	if !tagPattern.MatchString(s) {
