@@ -29,8 +29,8 @@ lint: $(BIN)/golangci-lint
 fmt:
 	gofmt -w $$(git ls-files '*.go')
 
-generate: build ## the reference in docs/
-	$(GO) generate ./...
+generate: build terraform $(BIN)/tfplugindocs ## the reference in docs/
+	$(GO) run ./internal/docs
 
 clean: ## what was built, but for the tools
 	rm -rf bin bench/out
@@ -50,6 +50,10 @@ $(BIN)/headscale: tools/headscale/go.mod tools/headscale/go.sum
 $(BIN)/tofu: tools/opentofu/go.mod tools/opentofu/go.sum
 	@tools/slowly "building OpenTofu, since no terraform is on the PATH (about 10 minutes the first time)" \
 		$(GO) -C tools/opentofu build -o $@ github.com/opentofu/opentofu/cmd/tofu
+
+$(BIN)/tfplugindocs: tools/docs/go.mod tools/docs/go.sum
+	@tools/slowly "building the generator of the reference (about a minute the first time)" \
+		$(GO) -C tools/docs build -o $@ github.com/hashicorp/terraform-plugin-docs/cmd/tfplugindocs
 
 $(BIN)/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 	@tools/slowly "building the linters (about 4 minutes the first time)" \
