@@ -173,7 +173,7 @@ func (r *rendering) name(
 	}
 	name, err := rule(text)
 	if err != nil {
-		r.refuse(at, text, reason, string(reason)+": "+err.Error(), remedy)
+		r.refuse(at, text, reason, err.Error(), remedy)
 		return ""
 	}
 	return name
