@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/posterndev/terraform-provider-postern/internal/api"
@@ -27,7 +28,11 @@ type Agent struct {
 func StartAgent(ctx context.Context, binary, dir string, more ...string) (*Agent, error) {
 	socket := filepath.Join(dir, "postern.sock")
 	a := &Agent{Endpoint: "unix://" + socket, Dir: dir, binary: binary}
-	config := "state_dir: " + filepath.Join(dir, "state") + "\nsocket: " + socket + "\nlog_level: debug\ndrain: 3s\n" + strings.Join(more, "\n") + "\n"
+	lines := append([]string{"state_dir: " + filepath.Join(dir, "state"), "socket: " + socket, "drain: 3s"}, more...)
+	if !slices.ContainsFunc(more, func(line string) bool { return strings.HasPrefix(line, "log_level:") }) {
+		lines = append(lines, "log_level: debug")
+	}
+	config := strings.Join(lines, "\n") + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "postern.yaml"), []byte(config), 0o600); err != nil {
 		return nil, err
 	}

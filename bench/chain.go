@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/posterndev/terraform-provider-postern/internal/api"
+	"github.com/posterndev/terraform-provider-postern/internal/desired"
+	"github.com/posterndev/terraform-provider-postern/internal/testbed"
+)
+
+// patience bounds a step.
+const patience = 3 * time.Minute
+
+// policy lets the load reach the bare nodes; what it may reach of ours the agent adds.
+const policy = `{
+	"tagOwners": {"tag:bare": []},
+	"grants": [{"src": ["autogroup:member"], "dst": ["tag:bare"], "ip": ["*"]}],
+}
+`
+
+// chain is a Headscale, an agent with one ingress, a bare node that does the same, and the load.
+type chain struct {
+	dir       string
+	headscale *testbed.Headscale
+	agent     *testbed.Agent
+	load      *testbed.Peer
+	bare      *bareNode
+	sink, web string // addresses of the backends
+	bareKey   string
+	ingress   *api.Document
+	caPEM     string
+	closes    []func()
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func (c *chain) close() {
+	for i := len(c.closes) - 1; i >= 0; i-- {
+		c.closes[i]()
+	}
+}
+
+func newChain(ctx context.Context, dir string) (*chain, error) {
+	c := &chain{dir: dir}
+	for _, name := range []string{"hs", "agent"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return c, fmt.Errorf("making a folder: %w", err)
+		}
+	}
+	root, err := testbed.Root()
+	if err != nil {
+		return c, err
+	}
+	if c.headscale, err = testbed.StartHeadscale(ctx, testbed.HeadscaleOptions{Dir: filepath.Join(dir, "hs")}); err != nil {
+		return c, err
+	}
+	c.closes = append(c.closes, func() { _ = c.headscale.Stop() }) // the bench is over
+	if err := c.headscale.SetPolicy(ctx, policy); err != nil {
+		return c, err
+	}
+	if c.bareKey, err = c.headscale.AuthKey(ctx, "", "tag:bare"); err != nil {
+		return c, err
+	}
+	if err := c.startBackends(); err != nil {
+		return c, err
+	}
+	if c.agent, err = testbed.StartAgent(ctx, filepath.Join(root, "bin", "postern"), filepath.Join(dir, "agent"), "log_level: info"); err != nil {
+		return c, err
+	}
+	c.closes = append(c.closes, func() { _ = c.agent.Kill() }) // the bench is over
+	return c, c.join(ctx)
+}
+
+// join declares the ingress, starts the bare node, and brings the load onto the tailnet.
+func (c *chain) join(ctx context.Context) error {
+	objects := []desired.Object{
+		&desired.Issuer{Name: "apps", CA: &desired.CAIssuer{Create: ptr(true)}},
+		&desired.Tailnet{
+			Name: "corp", DefaultIssuer: ptr("apps"), Headscale: &desired.Headscale{URL: c.headscale.URL, APIKeyVersion: ptr(int64(1))},
+			DNS: &desired.TailnetDNS{IngressNameTemplate: ptr("{name}.{namespace}.example.internal")},
+		},
+		c.shop(nil),
+	}
+	for _, o := range objects {
+		d, err := c.declare(ctx, o)
+		if err != nil {
+			return err
+		}
+		if o.Key().Kind == desired.KindIssuer {
+			c.caPEM = d.Status.CertificatePEM
+		}
+		c.ingress = d
+	}
+	user, err := c.headscale.CreateUser(ctx, "load")
+	if err != nil {
+		return err
+	}
+	key, err := c.headscale.AuthKey(ctx, user)
+	if err != nil {
+		return err
+	}
+	if c.load, err = testbed.StartPeer(ctx, c.headscale, "load", key, filepath.Join(c.dir, "load")); err != nil {
+		return err
+	}
+	c.closes = append(c.closes, func() { _ = c.load.Close() }) // the bench is over
+	if c.bare, err = startRole(ctx, c, "forward", "bare", 1); err != nil {
+		return err
+	}
+	c.closes = append(c.closes, c.bare.stop)
+	return nil
+}
+
+// shop is the ingress, with more http exposes by their labels.
+func (c *chain) shop(labels []string) *desired.Ingress {
+	in := &desired.Ingress{Name: "shop", Tailnet: "corp", AllowFrom: []string{"autogroup:member"}, Exposes: map[string]desired.Expose{
+		"bulk": {Port: ptr(int64(5001)), Backend: desired.Backend{Targets: []string{c.sink}}},
+		"web":  {Mode: ptr(desired.ModeHTTP), Backend: desired.Backend{Targets: []string{c.web}}},
+	}}
+	for _, label := range labels {
+		in.Exposes[label] = desired.Expose{Mode: ptr(desired.ModeHTTP), DNSLabel: ptr(label), Backend: desired.Backend{Targets: []string{c.web}}}
+	}
+	return in
+}
+
+// declare creates an object, or changes it, and waits until it is ready.
+func (c *chain) declare(ctx context.Context, o desired.Object) (*api.Document, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	d, err := c.push(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return c.agent.Client.WaitFor(ctx, o.Key(), desired.Ready, d.Revision)
+}
+
+func (c *chain) push(ctx context.Context, o desired.Object) (*api.Document, error) {
+	spec, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", o.Key(), err)
+	}
+	declaration := api.Declaration{Spec: spec}
+	if o.Key().Kind == desired.KindTailnet {
+		declaration.Secrets = map[string]string{desired.SecretAPIKey: c.headscale.APIKey}
+	}
+	if old, err := c.agent.Client.Get(ctx, o.Key()); err == nil {
+		return c.agent.Client.Update(ctx, o.Key(), declaration, old.Revision)
+	}
+	return c.agent.Client.Create(ctx, o.Key(), declaration)
+}
+
+// startBackends starts a sink, which says when all was read, and a web server with a body of 1 KiB.
+func (c *chain) startBackends() error {
+	sink, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("starting the sink: %w", err)
+	}
+	c.closes = append(c.closes, func() { _ = sink.Close() }) // the bench is over
+	go func() {
+		for {
+			conn, err := sink.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				if _, err := io.Copy(io.Discard, conn); err == nil {
+					_, _ = conn.Write([]byte{1}) // who waits for it sees that it is missing
+				}
+			}()
+		}
+	}()
+	c.sink = sink.Addr().String()
+	c.web, err = startWeb(&c.closes)
+	return err
+}
