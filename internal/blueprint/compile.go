@@ -204,6 +204,20 @@ func (c *Compilation) Ingress(key desired.Key) *Ingress {
 
 // Preview is what an ingress would come to if it were declared, without its claims being recorded. It serves a
 // declaration that is known in part, whose key may not be known yet.
+//
+// Text that is not known holds desired.Unknown, and so does all text made from it. What such a declaration and its tailnet
+// come to stands for what they will come to once the text is known, or is absent after all, as long as that is not refused:
+//
+//   - DNSName, Hostname, Tag and Namespace stand where they are known.
+//   - Tags stands where each entry is known. Hosts does so too where each expose's mode is known: one more host moves the others.
+//   - Of an endpoint whose mode is known, each of DNSName, URL, Mode and Port stands where it is known. DNSAliases stands where
+//     each entry is known, and DNSName is known or there is no alias: an alias that equals the name is left out.
+//   - Each list of Grant stands where its entries are known, IP where each mode is known as well.
+//   - A problem whose value, rule and remedy are known means one of the same reason at the same path, where the key is known.
+//   - Routes and Certificates say what to run, and nothing before all is known.
+//
+// Nothing stands while the tailnet's name is not known, or there is no such tailnet. A number, a bool or a collection that is
+// not known leaves no mark: whoever leaves it out keeps count of what depends on it.
 func (c *Compilation) Preview(in *desired.Ingress) *Ingress {
 	return c.judge(renderIngress(in, c.tailnet(in.Tailnet)))
 }

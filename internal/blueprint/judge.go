@@ -29,7 +29,7 @@ func (c *Compilation) judge(r *rendering) *Ingress {
 	out.Routes = map[string]string{}
 	withheld := c.conflicts(r, &out)
 	if t := c.tailnet(r.in.Tailnet); t != nil {
-		if refused := c.principals(r.in, t); len(refused) > 0 {
+		if refused := c.principals(r, t); len(refused) > 0 {
 			// A grant that may not be given, or that would have the whole document refused, is left out whole.
 			out.Problems, out.Grant = append(out.Problems, refused...), nil
 		}
@@ -115,15 +115,9 @@ func (c *Compilation) certificates(r *rendering, t *desired.Tailnet, out *Ingres
 	if !r.in.HasHTTP() {
 		return
 	}
-	issuer, ok := c.issuer(r.in, t)
-	if !ok {
-		return
-	}
+	issuer, missing := c.issuer(r.in, t)
+	out.Problems = append(out.Problems, missing...)
 	if issuer == (desired.Key{}) {
-		out.Problems = append(out.Problems, Problem{Reason: desired.ReasonReferenceMissing, Refuse: true, FieldError: desired.FieldError{
-			Path: desired.At("tls"), Rule: "an http expose needs a certificate, and nothing says where it comes from",
-			Remedy: "set tls = { issuer = … } here, or default_issuer on tailnet " + t.Name,
-		}})
 		return
 	}
 	var names []string
@@ -144,25 +138,36 @@ func (c *Compilation) certificates(r *rendering, t *desired.Tailnet, out *Ingres
 	}
 }
 
-// issuer resolves the ingress's issuer: its own, else the tailnet's. It is not ok where one is named that is not there,
-// and empty where none is named.
-func (c *Compilation) issuer(in *desired.Ingress, t *desired.Tailnet) (desired.Key, bool) {
-	for _, ref := range in.References() {
-		if ref.Candidates[0].Kind == desired.KindIssuer {
-			return c.resolve(ref)
+// issuer resolves the ingress's issuer: its own, else the tailnet's. It is empty where that is not there or not known yet; a
+// missing one of the ingress's own is among the references already.
+func (c *Compilation) issuer(in *desired.Ingress, t *desired.Tailnet) (desired.Key, []Problem) {
+	if in.TLS != nil && in.TLS.Issuer != nil {
+		for _, ref := range in.References() {
+			if ref.Candidates[0].Kind == desired.KindIssuer {
+				key, _ := c.resolve(ref)
+				return key, nil
+			}
 		}
 	}
 	for _, ref := range t.References() {
-		if ref.Candidates[0].Kind == desired.KindIssuer {
-			return c.resolve(ref)
+		key, _ := c.resolve(ref)
+		problems := c.missing([]desired.Reference{ref})
+		for i := range problems {
+			problems[i].Path = desired.At("tls").Attribute("issuer")
+			problems[i].Rule = "default_issuer of tailnet " + t.Name + ": " + problems[i].Rule
 		}
+		return key, problems
 	}
-	return desired.Key{}, true
+	return desired.Key{}, []Problem{{Reason: desired.ReasonReferenceMissing, Refuse: true, FieldError: desired.FieldError{
+		Path: desired.At("tls"), Rule: "an http expose needs a certificate, and nothing says where it comes from",
+		Remedy: "set tls = { issuer = … } here, or default_issuer on tailnet " + t.Name,
+	}}}
 }
 
 // principals checks allow_from against the tailnet's allow-list (P3) and against what its policy defines.
-func (c *Compilation) principals(in *desired.Ingress, t *desired.Tailnet) []Problem {
+func (c *Compilation) principals(r *rendering, t *desired.Tailnet) []Problem {
 	var problems []Problem
+	in, own := r.in, r.out.Tag
 	known := c.facts[t.Name].Principals
 	for i, principal := range in.AllowFrom {
 		if !desired.Known(principal) {
@@ -178,12 +183,12 @@ func (c *Compilation) principals(in *desired.Ingress, t *desired.Tailnet) []Prob
 			}})
 			continue
 		}
-		if known != nil {
+		if known != nil && principal != own {
 			problems = append(problems, c.undefined(at, principal, t, known)...)
 		}
 	}
 	for i, tag := range in.Tags {
-		if known != nil && desired.Known(tag) {
+		if known != nil && tag != own && desired.Known(tag) {
 			problems = append(problems, c.undefined(desired.At("tags").Index(i), tag, t, known)...)
 		}
 	}

@@ -166,6 +166,27 @@ func TestInvalidNameLeavesTheOthers(t *testing.T) {
 	}
 }
 
+// T8: a tailnet's default issuer that is not there is missed where a certificate would come from it.
+func TestMissingDefaultIssuer(t *testing.T) {
+	in := simple("dev", "a")
+	c := blueprint.Compile(declared(corp(), in))
+	same(t, "verdict", verdict(c.Ingress(in.Key())), `refuses ReferenceMissing tls.issuer: "apps": default_issuer of tailnet corp: there is no `+
+		`issuer of this name; there is none; declare it, and refer to postern_issuer.<name>.name so that it comes first`)
+	c.Put(blueprint.Object{Spec: apps()})
+	same(t, "verdict once it is there", verdict(c.Ingress(in.Key())), "")
+	same(t, "certificates once it is there", len(c.Ingress(in.Key()).Certificates), 1)
+}
+
+// P4: no ingress runs under the tag that owns the others' tags.
+func TestAgentTagIsNoIngressTag(t *testing.T) {
+	in := simple("dev", "postern", func(in *desired.Ingress) { in.AllowFrom = []string{"group:a"} })
+	c := blueprint.Compile(declared(apps(), corp(func(t *desired.Tailnet) { t.Policy.TagTemplate = ptr("tag:{name}") }), in))
+	same(t, "verdict", verdict(c.Ingress(in.Key())), `refuses TagConflict name: "tag:postern": this is the tailnet's policy.agent_tag, `+
+		`which no ingress has; rename the ingress, or change the tailnet's policy.tag_template`)
+	same(t, "withdrawn", c.Ingress(in.Key()).Withdrawn, true)
+	same(t, "policy entries", len(c.Policy("corp")), 1)
+}
+
 // IDNA and case are normalised before names are compared (N9).
 func TestNamesAreComparedAsDNSHoldsThem(t *testing.T) {
 	upper := corp(func(t *desired.Tailnet) { t.DNS.IngressNameTemplate = ptr("{name}.{namespace}.Example.INTERNAL") })

@@ -51,6 +51,11 @@ func (r *rendering) identity(t *desired.Tailnet) {
 	r.claim(ClassHostname, out.Hostname)
 	out.Tag = r.name(desired.At("name"), t.TagTemplate().Render(in.Name, out.Namespace), desired.ReasonInvalidSpec, desired.Tag,
 		"rename the ingress, or change the tailnet's policy.tag_template")
+	if out.Tag != "" && out.Tag == t.AgentTag() && desired.Known(out.Tag) {
+		// Its node would own every ingress's tag.
+		r.refuse(desired.At("name"), out.Tag, desired.ReasonTagConflict, "this is the tailnet's policy.agent_tag, which no ingress has",
+			"rename the ingress, or change the tailnet's policy.tag_template")
+	}
 	r.claim(ClassTag, out.Tag)
 	out.Tags = slices.Clone(in.Tags)
 	if out.Tag != "" {
