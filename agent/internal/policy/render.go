@@ -79,9 +79,9 @@ func equal(a, b hujson.Value) bool {
 		}
 		return len(members) == 0
 	}
-	al, bl := a.Value.(hujson.Literal), hujson.Literal(nil)
-	bl, ok := b.Value.(hujson.Literal)
-	return ok && al.Kind() == bl.Kind() && al.String() == bl.String()
+	al, aok := a.Value.(hujson.Literal)
+	bl, bok := b.Value.(hujson.Literal)
+	return aok && bok && al.Kind() == bl.Kind() && al.String() == bl.String()
 }
 
 // equalJSON is equal for an item and wanted JSON, which must be valid.

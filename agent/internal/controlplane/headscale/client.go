@@ -117,7 +117,9 @@ func newHTTPClient(o Options) (*http.Client, error) {
 	case o.HTTPClient != nil:
 		*hc = *o.HTTPClient
 	default:
-		tr := http.DefaultTransport.(*http.Transport).Clone()
+		tr := &http.Transport{
+			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
+		}
 		if o.CAPEM != nil {
 			pool := x509.NewCertPool()
 			if !pool.AppendCertsFromPEM(o.CAPEM) {
