@@ -115,9 +115,15 @@ func (c *Compilation) certificates(r *rendering, t *desired.Tailnet, out *Ingres
 	if !r.in.HasHTTP() {
 		return
 	}
-	issuer, missing := c.issuer(r.in, t)
-	out.Problems = append(out.Problems, missing...)
+	issuer, ok := c.issuer(r.in, t)
+	if !ok {
+		return
+	}
 	if issuer == (desired.Key{}) {
+		out.Problems = append(out.Problems, Problem{Reason: desired.ReasonReferenceMissing, Refuse: true, FieldError: desired.FieldError{
+			Path: desired.At("tls"), Rule: "an http expose needs a certificate, and nothing says where it comes from",
+			Remedy: "set tls = { issuer = … } here, or default_issuer on tailnet " + t.Name,
+		}})
 		return
 	}
 	var names []string
@@ -138,30 +144,16 @@ func (c *Compilation) certificates(r *rendering, t *desired.Tailnet, out *Ingres
 	}
 }
 
-// issuer resolves the ingress's issuer: its own, else the tailnet's. It is empty where that is not there or not known yet; a
-// missing one of the ingress's own is among the references already.
-func (c *Compilation) issuer(in *desired.Ingress, t *desired.Tailnet) (desired.Key, []Problem) {
-	if in.TLS != nil && in.TLS.Issuer != nil {
-		for _, ref := range in.References() {
-			if ref.Candidates[0].Kind == desired.KindIssuer {
-				key, _ := c.resolve(ref)
-				return key, nil
-			}
+// issuer resolves the ingress's issuer: its own, else the tailnet's. It is not ok where that is not there or not known yet:
+// the references of the ingress, or of its tailnet, have the verdict on it, so that a tailnet's is given once and not by each
+// of its ingresses. It is empty where none is named.
+func (c *Compilation) issuer(in *desired.Ingress, t *desired.Tailnet) (desired.Key, bool) {
+	for _, ref := range slices.Concat(in.References(), t.References()) {
+		if ref.Candidates[0].Kind == desired.KindIssuer {
+			return c.resolve(ref)
 		}
 	}
-	for _, ref := range t.References() {
-		key, _ := c.resolve(ref)
-		problems := c.missing([]desired.Reference{ref})
-		for i := range problems {
-			problems[i].Path = desired.At("tls").Attribute("issuer")
-			problems[i].Rule = "default_issuer of tailnet " + t.Name + ": " + problems[i].Rule
-		}
-		return key, problems
-	}
-	return desired.Key{}, []Problem{{Reason: desired.ReasonReferenceMissing, Refuse: true, FieldError: desired.FieldError{
-		Path: desired.At("tls"), Rule: "an http expose needs a certificate, and nothing says where it comes from",
-		Remedy: "set tls = { issuer = … } here, or default_issuer on tailnet " + t.Name,
-	}}}
+	return desired.Key{}, true
 }
 
 // principals checks allow_from against the tailnet's allow-list (P3) and against what its policy defines.
@@ -183,30 +175,31 @@ func (c *Compilation) principals(r *rendering, t *desired.Tailnet) []Problem {
 			}})
 			continue
 		}
-		if known != nil && principal != own {
-			problems = append(problems, c.undefined(at, principal, t, known)...)
+		if known != nil {
+			problems = append(problems, c.undefined(at, principal, t, known, own)...)
 		}
 	}
 	for i, tag := range in.Tags {
-		if known != nil && tag != own && desired.Known(tag) {
-			problems = append(problems, c.undefined(desired.At("tags").Index(i), tag, t, known)...)
+		if known != nil && desired.Known(tag) {
+			problems = append(problems, c.undefined(desired.At("tags").Index(i), tag, t, known, own)...)
 		}
 	}
 	return problems
 }
 
 // undefined refuses a group or tag that the policy does not define: a control plane refuses the whole document for it.
-func (c *Compilation) undefined(at desired.Path, principal string, t *desired.Tailnet, known *Principals) []Problem {
+// The ingress's own tag counts, though it may not be declared yet. While one that counts is not known, nothing is refused.
+func (c *Compilation) undefined(at desired.Path, principal string, t *desired.Tailnet, known *Principals, own string) []Problem {
 	var defined []string
 	switch {
 	case strings.HasPrefix(principal, "group:"):
 		defined = known.Groups
 	case strings.HasPrefix(principal, "tag:"):
-		defined = slices.Concat(known.Tags, c.ownTags(t))
+		defined = slices.Concat(known.Tags, c.ownTags(t, own))
 	default:
 		return nil
 	}
-	if slices.Contains(defined, principal) {
+	if slices.Contains(defined, principal) || !desired.Known(strings.Join(defined, "")) {
 		return nil
 	}
 	return []Problem{{Reason: desired.ReasonPolicyRefused, Refuse: true, FieldError: desired.FieldError{
@@ -216,12 +209,13 @@ func (c *Compilation) undefined(at desired.Path, principal string, t *desired.Ta
 	}}}
 }
 
-// ownTags lists the tags that ingresses of the tailnet bring into its policy.
-func (c *Compilation) ownTags(t *desired.Tailnet) []string {
-	tags := []string{t.AgentTag()}
+// ownTags lists the tags that ingresses of the tailnet bring into its policy, and the agent's.
+func (c *Compilation) ownTags(t *desired.Tailnet, own string) []string {
+	tags := []string{t.AgentTag(), own}
 	for key := range c.onTailnet[t.Name] {
 		tags = append(tags, c.rendered[key].out.Tag)
 	}
+	tags = slices.DeleteFunc(tags, func(tag string) bool { return tag == "" })
 	slices.Sort(tags)
 	return slices.Compact(tags)
 }
