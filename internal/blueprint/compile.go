@@ -213,7 +213,8 @@ func (c *Compilation) Ingress(key desired.Key) *Ingress {
 //   - Of an endpoint whose mode is known, each of DNSName, URL, Mode and Port stands where it is known. DNSAliases stands where
 //     each entry is known, and DNSName is known or there is no alias: an alias that equals the name is left out.
 //   - Each list of Grant stands where its entries are known, IP where each mode is known as well.
-//   - A problem whose value, rule and remedy are known means one of the same reason at the same path, where the key is known.
+//   - A problem whose value, rule and remedy are known stands where the key is known. One that refuses means a refusal, if
+//     perhaps for something that comes before it.
 //   - Routes and Certificates say what to run, and nothing before all is known.
 //
 // Nothing stands while the tailnet's name is not known, or there is no such tailnet. A number, a bool or a collection that is

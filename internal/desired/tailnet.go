@@ -104,13 +104,13 @@ func (t *Tailnet) AgentTag() string {
 	return Value(Value(t.Policy, TailnetPolicy{}).AgentTag, DefaultAgentTag)
 }
 
-// Allows reports whether principal may stand in allow_from (P3).
+// Allows reports whether principal may stand in allow_from (P3). An entry that is not known yet may allow it.
 func (t *Tailnet) Allows(principal string) bool {
 	if t.Policy == nil || t.Policy.AllowFromAllowlist == nil {
 		return true
 	}
 	for _, pattern := range t.Policy.AllowFromAllowlist {
-		if ok, err := path.Match(pattern, principal); err == nil && ok {
+		if ok, err := path.Match(pattern, principal); err == nil && ok || !Known(pattern) {
 			return true
 		}
 	}
