@@ -14,10 +14,14 @@ import (
 
 func TestDecodeIsStrict(t *testing.T) {
 	var unknown *UnknownFieldError
-	if _, err := Decode(KindIssuer, []byte(`{"name":"a","vault":{}}`)); !errors.As(err, &unknown) || unknown.Field != "vault" {
-		t.Errorf("unknown field: %v", err)
+	for text, field := range map[string]string{
+		`{"name":"a","vault":{}}`: "vault", `{"ca":{"create":true,"pin":"x"}}`: "pin", `{"a\"b":1}`: `a"b`,
+	} {
+		if _, err := Decode(KindIssuer, []byte(text)); !errors.As(err, &unknown) || unknown.Field != field {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
-	for _, text := range []string{`{"name":"a"}{}`, `{"name":"a"} x`, `{"name":1}`, `[]`, ``} {
+	for _, text := range []string{`{"name":"a"}{}`, `{"name":"a"} x`, `{"name":1}`, `[]`, ``, ` null `} {
 		if o, err := Decode(KindIssuer, []byte(text)); err == nil {
 			t.Errorf("%q decodes to %+v", text, o)
 		}
@@ -41,7 +45,8 @@ func TestSecretNeverShows(t *testing.T) {
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "s", secret, "h", holder)
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "s", secret, "h", holder)
 	for _, shown := range []string{
-		string(text), log.String(), fmt.Sprint(secret), fmt.Sprintf("%v %+v %#v %s %q", secret, secret, secret, secret, secret),
+		string(text), log.String(), fmt.Sprint(secret), fmt.Sprintf("%v %+v %#v %s %q %x %X", secret, secret, secret, secret, secret, secret, secret),
+		fmt.Sprintf(strings.Repeat("%d", 2), secret, []any{secret}), // a verb that does not fit, hidden from vet
 		fmt.Sprintf("%+v %#v", holder, holder.S), fmt.Sprint(golden()[KindTailnet]),
 	} {
 		if strings.Contains(shown, string(secret)) {
@@ -85,6 +90,26 @@ func TestEverySecretLookingFieldIsASecret(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no field looks secret: the test sees nothing")
+	}
+}
+
+// Field errors are found however they are joined and wrapped, and nothing else is lost.
+func TestFieldErrors(t *testing.T) {
+	a, b := &FieldError{Path: At("a"), Rule: "r"}, &FieldError{Path: At("b"), Rule: "r"}
+	other := errors.New("other")
+	err := fmt.Errorf("outer: %w", errors.Join(a, other, fmt.Errorf("inner: %w", errors.Join(b))))
+	if fields, rest := FieldErrors(errors.Join(err)); !reflect.DeepEqual(fields, []*FieldError{a, b}) || !errors.Is(rest, other) {
+		t.Errorf("got %v and %v", fields, rest)
+	}
+	if fields, rest := FieldErrors(errors.Join(a, other)); len(fields) != 1 || !errors.Is(rest, other) {
+		t.Errorf("got %v and %v", fields, rest)
+	}
+	wrapped := fmt.Errorf("outer: %w", other)
+	if fields, rest := FieldErrors(wrapped); fields != nil || rest != wrapped {
+		t.Errorf("got %v and %v", fields, rest)
+	}
+	if fields, rest := FieldErrors(nil); fields != nil || rest != nil {
+		t.Errorf("got %v and %v", fields, rest)
 	}
 }
 

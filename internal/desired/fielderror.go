@@ -81,7 +81,8 @@ type Warning struct {
 	Detail  string `json:"detail"`
 }
 
-// FieldErrors gives the field errors in err, through joined and wrapped errors, and what else err holds.
+// FieldErrors gives the field errors in err, through joined and wrapped errors, and what else err holds. What wraps a field
+// error is left out, since the error is said at its attribute.
 func FieldErrors(err error) (fields []*FieldError, rest error) {
 	if err == nil {
 		return nil, nil
@@ -95,9 +96,11 @@ func FieldErrors(err error) (fields []*FieldError, rest error) {
 		}
 		return fields, errors.Join(others...)
 	}
-	var field *FieldError
-	if errors.As(err, &field) {
+	if field, ok := err.(*FieldError); ok {
 		return []*FieldError{field}, nil
+	}
+	if fields, rest = FieldErrors(errors.Unwrap(err)); len(fields) > 0 {
+		return fields, rest
 	}
 	return nil, err
 }

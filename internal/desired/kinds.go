@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -92,6 +93,9 @@ func Decode(kind Kind, data []byte) (Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("kind %q: there is no such kind", kind)
 	}
+	if bytes.Equal(bytes.TrimSpace(data), []byte("null")) {
+		return nil, fmt.Errorf("decoding %s: a document is an object, not null", kind)
+	}
 	object := info.New()
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
@@ -102,7 +106,7 @@ func Decode(kind Kind, data []byte) (Object, error) {
 		return nil, fmt.Errorf("decoding %s: %w", kind, err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("decoding %s: more than one document", kind)
+		return nil, fmt.Errorf("decoding %s: something follows the document", kind)
 	}
 	return object, nil
 }
@@ -110,5 +114,8 @@ func Decode(kind Kind, data []byte) (Object, error) {
 // unknownField reads the field's name from encoding/json's error, which has no type of its own for it.
 func unknownField(err error) (string, bool) {
 	quoted, ok := strings.CutPrefix(err.Error(), "json: unknown field ")
-	return strings.Trim(quoted, `"`), ok
+	if field, err := strconv.Unquote(quoted); err == nil {
+		return field, ok
+	}
+	return quoted, ok
 }
