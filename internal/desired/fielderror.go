@@ -96,11 +96,15 @@ func FieldErrors(err error) (fields []*FieldError, rest error) {
 		}
 		return fields, errors.Join(others...)
 	}
-	if field, ok := err.(*FieldError); ok {
-		return []*FieldError{field}, nil
+	if inner := errors.Unwrap(err); inner != nil {
+		if fields, rest = FieldErrors(inner); len(fields) > 0 {
+			return fields, rest
+		}
+		return nil, err
 	}
-	if fields, rest = FieldErrors(errors.Unwrap(err)); len(fields) > 0 {
-		return fields, rest
+	var field *FieldError
+	if errors.As(err, &field) {
+		return []*FieldError{field}, nil
 	}
 	return nil, err
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,7 +17,8 @@ const maxCABytes = 1 << 20
 
 var (
 	tagPattern       = regexp.MustCompile(`^tag:[a-zA-Z][a-zA-Z0-9-]*$`)
-	selectorPattern  = regexp.MustCompile(`^(group|autogroup|tag|ipset):[^\s:/@*]+$`)
+	selectorPattern  = regexp.MustCompile(`^(group|autogroup|ipset):[^\s:/@*]+$`)
+	userPattern      = regexp.MustCompile(`^[^\s:@]+@[^\s:/@]*$`)
 	hostAliasPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
 )
 
@@ -62,7 +62,7 @@ func (f *faults) oneOf(path Path, value string, allowed ...string) {
 }
 
 func (f *faults) absoluteFile(path Path, value string) {
-	if Known(value) && !filepath.IsAbs(value) {
+	if Known(value) && !strings.HasPrefix(value, "/") { // filepath has the rule of the provider's host, not of the agent's
 		f.add(path, value, "a file on the agent's host is named by an absolute path", "start it with /")
 	}
 }
@@ -94,19 +94,24 @@ func tagRule(s string) error {
 
 // principal checks one entry of allow_from: what a grant's src may hold.
 func (f *faults) principal(path Path, value string) {
-	if !Known(value) || value == "*" || selectorPattern.MatchString(value) || hostAliasPattern.MatchString(value) {
+	if !Known(value) || value == "*" || selectorPattern.MatchString(value) || userPattern.MatchString(value) {
 		return
 	}
-	if user, domain, ok := strings.Cut(value, "@"); ok && user != "" && !strings.ContainsAny(domain, "@:/ ") && !strings.ContainsAny(user, ": ") {
+	if strings.HasPrefix(value, "tag:") {
+		f.tag(path, value)
 		return
 	}
-	if _, err := netip.ParseAddr(value); err == nil {
+	if addr, err := netip.ParseAddr(value); err == nil && addr.Zone() == "" {
 		return
 	}
 	if prefix, err := netip.ParsePrefix(value); err == nil {
 		if prefix != prefix.Masked() {
 			f.addf(path, value, "write "+prefix.Masked().String(), "a CIDR has no host bits set")
 		}
+		return
+	}
+	// Digits and dots alone would be an address, and here it is a wrong one.
+	if hostAliasPattern.MatchString(value) && strings.Trim(value, "0123456789.") != "" {
 		return
 	}
 	f.add(path, value, "a principal is a group, autogroup, tag, user, host, address or CIDR",
@@ -170,8 +175,12 @@ func targetRule(s string) error {
 		return errors.New("a target names its host; 127.0.0.1 is the agent's own")
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		if ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsMulticast() {
+		ip = ip.Unmap()
+		switch {
+		case ip.IsLinkLocalUnicast() || ip.IsMulticast():
 			return errors.New("a target is no link-local or multicast address (cloud metadata lives there)")
+		case ip.IsUnspecified():
+			return errors.New("a target names its host; 127.0.0.1 is the agent's own")
 		}
 		return nil
 	}

@@ -158,6 +158,12 @@ func ingressRows() []row {
 		{"allow_from", ingressWith(func(in *Ingress) { in.AllowFrom = []string{"group:a:443"} }), `allow_from[0]: "group:a:443": ` + principal},
 		{"allow_from", ingressWith(func(in *Ingress) { in.AllowFrom = []string{"10.0.0.1/8"} }),
 			`allow_from[0]: "10.0.0.1/8": a CIDR has no host bits set; write 10.0.0.0/8`},
+		{"allow_from", ingressWith(func(in *Ingress) { in.AllowFrom = []string{"100.64.0.300"} }), `allow_from[0]: "100.64.0.300": ` + principal},
+		{"allow_from", ingressWith(func(in *Ingress) { in.AllowFrom = []string{"fe80::1%eth0"} }), `allow_from[0]: "fe80::1%eth0": ` + principal},
+		{"allow_from", ingressWith(func(in *Ingress) { in.AllowFrom = []string{"ann@a b"} }), `allow_from[0]: "ann@a b": ` + principal},
+		{"allow_from", ingressWith(func(in *Ingress) { in.AllowFrom = []string{""} }), `allow_from[0]: ` + principal},
+		{"allow_from", ingressWith(func(in *Ingress) { in.AllowFrom = []string{"tag:1"} }),
+			`allow_from[0]: "tag:1": a tag is tag: and then letters, digits and hyphens, starting with a letter; write it like tag:internal-apps`},
 		{"tags", ingressWith(func(in *Ingress) { in.Tags = []string{"apps"} }),
 			`tags[0]: "apps": a tag is tag: and then letters, digits and hyphens, starting with a letter; write it like tag:internal-apps`},
 		{"tls", ingressWith(func(in *Ingress) { delete(in.Exposes, "web"); in.TLS = &IngressTLS{} }),
@@ -207,6 +213,12 @@ func ingressRows() []row {
 		{"exposes.backend.targets", target("a"), at + `backend.targets[0]: "a": a target is host:port, with an IPv6 address in brackets` + targetRemedy},
 		{"exposes.backend.targets", target("a:0"), at + `backend.targets[0]: "a:0": a port is a number from 1 to 65535, not "0"` + targetRemedy},
 		{"exposes.backend.targets", target(":1"), at + `backend.targets[0]: ":1": a target names its host; 127.0.0.1 is the agent's own` + targetRemedy},
+		{"exposes.backend.targets", target("0.0.0.0:1"),
+			at + `backend.targets[0]: "0.0.0.0:1": a target names its host; 127.0.0.1 is the agent's own` + targetRemedy},
+		{"exposes.backend.targets", target("[::ffff:169.254.169.254]:80"), at + `backend.targets[0]: "[::ffff:169.254.169.254]:80": ` +
+			`a target is no link-local or multicast address (cloud metadata lives there)` + targetRemedy},
+		{"exposes.backend.targets", target("a_b:1"), at + `backend.targets[0]: "a_b:1": a DNS label has letters, digits and inner hyphens only ` +
+			`(RFC 1123), "a_b" has others` + targetRemedy},
 		{"exposes.backend.targets", target("169.254.169.254:80"),
 			at + `backend.targets[0]: "169.254.169.254:80": a target is no link-local or multicast address (cloud metadata lives there)` + targetRemedy},
 	}
@@ -274,7 +286,7 @@ func TestGoodInput(t *testing.T) {
 		"issuer": issuerWith(func(*Issuer) {})(), "tailnet": tailnetWith(func(*Tailnet) {})(),
 		"ingress": ingressWith(func(in *Ingress) {
 			in.Hostname = ptr("café")
-			in.AllowFrom = []string{"*", "group:a", "autogroup:member", "tag:ci", "ann@example.com", "ann@", "100.64.0.7", "10.0.0.0/8", "fd7a::/48", "db-host"}
+			in.AllowFrom = []string{"*", "group:a", "autogroup:member", "tag:ci", "ann@example.com", "ann@", "100.64.0.7", "10.0.0.0/8", "fd7a::/48", "fd7a::1", "db-host", "10.example"}
 			in.Exposes["v6"] = Expose{Port: ptr(int64(1)), Backend: Backend{Targets: []string{"[::1]:80", "shop.internal.:80"}}}
 			in.Exposes["dns"] = Expose{Mode: ptr(ModeUDP), Port: ptr(int64(5432)), Backend: Backend{Targets: []string{"127.0.0.1:53"}}}
 		})(),
