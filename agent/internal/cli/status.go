@@ -17,7 +17,7 @@ func newStatus(c *client) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show a line for each ingress: what it serves, and what keeps it from being ready ",
+		Short: "Show a line for each ingress: what it serves, and what keeps it from being ready",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			agent, err := c.open()
