@@ -63,12 +63,12 @@ func (in *Ingress) validateExposes(f *faults) {
 	}
 	ports, labels := map[string]string{}, map[string]string{}
 	if Value(in.RedirectHTTP, false) {
-		ports["tcp/80"] = "redirect_http"
+		ports["tcp/80"] = redirect
 	}
 	for _, name := range in.ExposeNames() {
 		e := in.Exposes[name]
 		at := at.Key(name)
-		if err := labelRule(name); err != nil {
+		if err := labelRule(name); err != nil && Known(name) {
 			f.add(at, name, "an expose's name follows the rule of names: "+err.Error(), "write it like web or postgres")
 		}
 		e.validate(f, at)
@@ -76,6 +76,9 @@ func (in *Ingress) validateExposes(f *faults) {
 		in.claimLabel(f, at, name, e, labels)
 	}
 }
+
+// redirect holds the port of the redirect among the names of exposes, none of which has an underscore.
+const redirect = "redirect_http"
 
 // claimPort refuses two exposes on one port. The http exposes share theirs.
 func (in *Ingress) claimPort(f *faults, at Path, name string, e Expose, ports map[string]string) {
@@ -89,42 +92,46 @@ func (in *Ingress) claimPort(f *faults, at Path, name string, e Expose, ports ma
 		ports[id] = name
 		return
 	}
-	if e.EffectiveMode() == ModeHTTP && in.Exposes[other].EffectiveMode() == ModeHTTP && other != "redirect_http" {
-		return
+	switch otherHTTP := in.Exposes[other].EffectiveMode() == ModeHTTP; {
+	case e.EffectiveMode() == ModeHTTP && otherHTTP:
+	case e.EffectiveMode() == ModeHTTP:
+		// Its port is fixed, so the other is at fault, and that once however many http exposes there are.
+		ports[id] = name
+		f.port(At("exposes").Key(other), id, port, name, "pick another port")
+	case otherHTTP || other == redirect:
+		f.port(at, id, port, other, "pick another port")
+	default:
+		f.port(at, id, port, other, "give one of the two another port")
 	}
-	f.addf(at.Attribute("port"), strconv.FormatInt(port, 10), "give one of the two another port",
-		"%s is already used by %s", id, quoteExpose(other))
 }
 
-func quoteExpose(name string) string {
-	if name == "redirect_http" {
-		return name
+func (f *faults) port(expose Path, id string, port int64, holder, remedy string) {
+	if holder != redirect {
+		holder = fmt.Sprintf("exposes[%q]", holder)
 	}
-	return fmt.Sprintf("exposes[%q]", name)
+	f.addf(expose.Attribute("port"), strconv.FormatInt(port, 10), remedy, "%s is already used by %s", id, holder)
 }
 
-// claimLabel refuses two http exposes with one name (N3).
+// claimLabel refuses two http exposes with one name (N3). Without a dns_label an expose has the ingress's.
 func (in *Ingress) claimLabel(f *faults, at Path, name string, e Expose, labels map[string]string) {
-	if e.EffectiveMode() != ModeHTTP {
-		return
-	}
-	label := Value(e.DNSLabel, "")
-	if !Known(label) {
+	label := Value(e.DNSLabel, in.Name)
+	if e.EffectiveMode() != ModeHTTP || e.DNSLabel != nil && !Known(label) {
 		return
 	}
 	if ascii, err := DNSLabel(label); err == nil {
 		label = ascii
 	}
 	other, taken := labels[label]
-	switch {
+	switch at := at.Attribute("dns_label"); {
 	case !taken:
 		labels[label] = name
-	case label == "":
-		f.addf(at.Attribute("dns_label"), "", "give this one a dns_label",
-			"at most one http expose goes without a dns_label, and exposes[%q] does already", other)
+	case e.DNSLabel == nil && in.Exposes[other].DNSLabel == nil:
+		f.addf(at, "", "give this one a dns_label", "at most one http expose goes without a dns_label, and exposes[%q] does already", other)
+	case e.DNSLabel == nil:
+		f.addf(at, "", "give one of the two another dns_label",
+			"without a dns_label this has the ingress's own name, and exposes[%q] has it as its dns_label", other)
 	default:
-		f.addf(at.Attribute("dns_label"), label, "give this one another dns_label",
-			"each http expose has its own name, and exposes[%q] has this one already", other)
+		f.addf(at, label, "give this one another dns_label", "each http expose has its own name, and exposes[%q] has this one already", other)
 	}
 }
 

@@ -69,6 +69,9 @@ func DNSName(s string) (string, error) {
 			return "", fmt.Errorf("a DNS label has letters, digits and inner hyphens only (RFC 1123), %q has others", label)
 		}
 	}
+	if last := strings.LastIndexByte(name, '.'); last >= 0 && strings.Trim(name[last:], ".0123456789") == "" {
+		return "", errors.New("the last label of a DNS name has a letter (RFC 1123), or it would be read as an address")
+	}
 	return name, nil
 }
 

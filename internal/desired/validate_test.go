@@ -123,6 +123,9 @@ func tailnetRows() []row {
 		{"dns.ingress_name_template", tailnetWith(func(t *Tailnet) { t.DNS.IngressNameTemplate = ptr("{name}-{namespace}") }),
 			`dns.ingress_name_template: "{name}-{namespace}": a name template ends in a zone: at least one label without a placeholder; ` +
 				`write it like {name}.{namespace}.tailnet.example.internal`},
+		{"dns.ingress_name_template", tailnetWith(func(t *Tailnet) { t.DNS.IngressNameTemplate = ptr("{name}.10") }),
+			`dns.ingress_name_template: "{name}.10": the last label of a DNS name has a letter (RFC 1123), or it would be read as an address; ` +
+				`write it like {name}.{namespace}.tailnet.example.internal`},
 		{"dns.ingress_alias_template", tailnetWith(func(t *Tailnet) { t.DNS.IngressAliasTemplate = ptr("{name}.other.internal") }),
 			`dns.ingress_alias_template: "{name}.other.internal": InvalidDNSName: aliases lie in the zone of ingress_name_template, ` +
 				`example.internal, not in other.internal; end both templates in the same zone`},
@@ -187,11 +190,17 @@ func ingressRows() []row {
 		{"exposes.port", exposeWith("web", func(e *Expose) { e.Port = ptr(int64(8443)) }),
 			`exposes["web"].port: "8443": an http expose is always on port 443; leave port out`},
 		{"exposes.port", exposeWith("db", func(e *Expose) { e.Port = ptr(int64(443)) }),
-			`exposes["web"].port: "443": tcp/443 is already used by exposes["db"]; give one of the two another port`},
+			at + `port: "443": tcp/443 is already used by exposes["web"]; pick another port`},
+		{"exposes.port", ingressWith(func(in *Ingress) {
+			in.Exposes["admin"] = Expose{Mode: ptr(ModeHTTP), DNSLabel: ptr("x"), Backend: in.Exposes["web"].Backend}
+			in.Exposes["zz"] = Expose{Port: ptr(int64(443)), Backend: in.Exposes["web"].Backend}
+		}), `exposes["zz"].port: "443": tcp/443 is already used by exposes["admin"]; pick another port`},
+		{"exposes.port", ingressWith(func(in *Ingress) { in.Exposes["pg"] = in.Exposes["db"] }),
+			`exposes["pg"].port: "5432": tcp/5432 is already used by exposes["db"]; give one of the two another port`},
 		{"exposes.port", ingressWith(func(in *Ingress) {
 			in.RedirectHTTP = ptr(true)
 			in.Exposes["db"] = Expose{Port: ptr(int64(80)), Backend: in.Exposes["db"].Backend}
-		}), at + `port: "80": tcp/80 is already used by redirect_http; give one of the two another port`},
+		}), at + `port: "80": tcp/80 is already used by redirect_http; pick another port`},
 		{"exposes.dns_label", exposeWith("db", func(e *Expose) { e.DNSLabel = ptr("x") }),
 			at + `dns_label: "x": a name of its own is for http exposes; remove it, or set mode = "http"`},
 		{"exposes.dns_label", exposeWith("web", func(e *Expose) { e.DNSLabel = ptr("a_b") }),
@@ -199,6 +208,14 @@ func ingressRows() []row {
 				`write one label, like shop-admin`},
 		{"exposes.dns_label", ingressWith(func(in *Ingress) { in.Exposes["other"] = in.Exposes["web"] }),
 			`exposes["web"].dns_label: at most one http expose goes without a dns_label, and exposes["other"] does already; give this one a dns_label`},
+		{"exposes.dns_label", ingressWith(func(in *Ingress) {
+			in.Exposes["other"] = Expose{Mode: ptr(ModeHTTP), DNSLabel: ptr("Shop"), Backend: in.Exposes["web"].Backend}
+		}), `exposes["web"].dns_label: without a dns_label this has the ingress's own name, and exposes["other"] has it as its dns_label; ` +
+			`give one of the two another dns_label`},
+		{"exposes.dns_label", ingressWith(func(in *Ingress) {
+			in.Exposes["x"] = Expose{Mode: ptr(ModeHTTP), DNSLabel: ptr("a"), Backend: in.Exposes["web"].Backend}
+			in.Exposes["y"] = Expose{Mode: ptr(ModeHTTP), DNSLabel: ptr("A"), Backend: in.Exposes["web"].Backend}
+		}), `exposes["y"].dns_label: "a": each http expose has its own name, and exposes["x"] has this one already; give this one another dns_label`},
 		{"exposes.alias", exposeWith("db", func(e *Expose) { e.Alias = ptr(true) }),
 			at + `alias: "true": an alias is for http exposes; remove it, or set mode = "http"`},
 		{"exposes.proxy_protocol", exposeWith("db", func(e *Expose) { e.ProxyProtocol = ptr("v3") }),
@@ -213,6 +230,8 @@ func ingressRows() []row {
 		{"exposes.backend.targets", target("a"), at + `backend.targets[0]: "a": a target is host:port, with an IPv6 address in brackets` + targetRemedy},
 		{"exposes.backend.targets", target("a:0"), at + `backend.targets[0]: "a:0": a port is a number from 1 to 65535, not "0"` + targetRemedy},
 		{"exposes.backend.targets", target(":1"), at + `backend.targets[0]: ":1": a target names its host; 127.0.0.1 is the agent's own` + targetRemedy},
+		{"exposes.backend.targets", target("10.0.0.300:1"), at + `backend.targets[0]: "10.0.0.300:1": the last label of a DNS name has a letter ` +
+			`(RFC 1123), or it would be read as an address` + targetRemedy},
 		{"exposes.backend.targets", target("0.0.0.0:1"),
 			at + `backend.targets[0]: "0.0.0.0:1": a target names its host; 127.0.0.1 is the agent's own` + targetRemedy},
 		{"exposes.backend.targets", target("[::ffff:169.254.169.254]:80"), at + `backend.targets[0]: "[::ffff:169.254.169.254]:80": ` +
