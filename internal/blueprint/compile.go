@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/posterndev/terraform-provider-postern/internal/desired"
 )
@@ -19,7 +20,7 @@ type Compilation struct {
 	onTailnet map[string]map[desired.Key]bool
 }
 
-// Compile makes the blueprint of a snapshot. The snapshot is not changed and not kept.
+// Compile makes the blueprint of a snapshot. The snapshot is not changed; its specs are kept, and must not change either.
 func Compile(s Snapshot) *Compilation {
 	c := &Compilation{
 		objects: map[desired.Key]Object{}, facts: maps.Clone(s.Facts), claims: map[string]*Claims{},
@@ -64,7 +65,7 @@ func (c *Compilation) dropStale() {
 	}
 }
 
-// Put adds or replaces an object.
+// Put adds or replaces an object. Its spec is kept, and must not change.
 func (c *Compilation) Put(o Object) {
 	key := o.Spec.Key()
 	c.objects[key] = o
@@ -150,7 +151,7 @@ func (c *Compilation) render(in *desired.Ingress, o Object) {
 	if o.Deleting {
 		now.ending = true
 		// The names are free at once. The identity is not, until the device is gone (P11).
-		now.claims = slices.DeleteFunc(now.claims, func(id string) bool { return id[:4] == string(ClassDNS)+":" })
+		now.claims = slices.DeleteFunc(now.claims, func(id string) bool { return strings.HasPrefix(id, claimID(ClassDNS, "")) })
 		if o.Released {
 			now.claims = nil
 		}

@@ -25,7 +25,7 @@ func (c *Compilation) judge(r *rendering) *Ingress {
 		out.Grant = &Grant{Src: slices.Clone(g.Src), Dst: slices.Clone(g.Dst), IP: slices.Clone(g.IP)}
 	}
 	out.Problems = slices.Clone(r.out.Problems)
-	out.Problems = append(out.Problems, c.missing(r.in.References())...)
+	out.Problems = append(out.Problems, c.missing(r.in.References(), r.ending)...)
 	out.Routes = map[string]string{}
 	withheld := c.conflicts(r, &out)
 	if t := c.tailnet(r.in.Tailnet); t != nil {
@@ -33,7 +33,7 @@ func (c *Compilation) judge(r *rendering) *Ingress {
 			// A grant that may not be given, or that would have the whole document refused, is left out whole.
 			out.Problems, out.Grant = append(out.Problems, refused...), nil
 		}
-		out.Problems = append(out.Problems, c.zone(t)...)
+		out.Problems = append(out.Problems, c.zone(r, t)...)
 		if !r.ending {
 			c.certificates(r, t, &out, withheld)
 		}
@@ -43,22 +43,23 @@ func (c *Compilation) judge(r *rendering) *Ingress {
 			out.Routes[host] = expose
 		}
 	}
-	out.Withdrawn = withdrawn(&out)
+	out.Withdrawn = !c.runs(r)
 	return &out
 }
 
-// withdrawn reports whether nothing of the ingress may run. A fault of one expose, of the certificates or of the access
+// runs reports whether the ingress has an identity that is its own. A fault of one expose, of the certificates or of the access
 // leaves the rest running.
-func withdrawn(out *Ingress) bool {
-	if out.Hostname == "" || out.Tag == "" || !desired.Known(out.Hostname+out.Tag) {
-		return true // no tailnet, or no identity
+func (c *Compilation) runs(r *rendering) bool {
+	if r.out.Hostname == "" || r.out.Tag == "" || !desired.Known(r.out.Hostname+r.out.Tag) {
+		return false // no tailnet, or no identity
 	}
-	for _, p := range out.Problems {
-		if p.Reason == desired.ReasonHostnameConflict || p.Reason == desired.ReasonTagConflict {
-			return true
-		}
+	if slices.ContainsFunc(r.out.Problems, func(p Problem) bool { return p.Reason == desired.ReasonTagConflict }) {
+		return false
 	}
-	return false
+	claims := c.claims[r.in.Tailnet]
+	return claims == nil || !slices.ContainsFunc(r.claims, func(id string) bool {
+		return !strings.HasPrefix(id, claimID(ClassDNS, "")) && claims.holder(id, r.out.Key) != nil
+	})
 }
 
 // conflicts finds the names that older claims hold (N6) and answers with the DNS names among them.
@@ -188,18 +189,21 @@ func (c *Compilation) principals(r *rendering, t *desired.Tailnet) []Problem {
 }
 
 // undefined refuses a group or tag that the policy does not define: a control plane refuses the whole document for it.
-// The ingress's own tag counts, though it may not be declared yet. While one that counts is not known, nothing is refused.
+// The ingress's own tag counts, though it may not be declared yet. While a tag that counts is not known, none is refused.
 func (c *Compilation) undefined(at desired.Path, principal string, t *desired.Tailnet, known *Principals, own string) []Problem {
 	var defined []string
 	switch {
 	case strings.HasPrefix(principal, "group:"):
 		defined = known.Groups
 	case strings.HasPrefix(principal, "tag:"):
+		if principal == own || c.brings(t, principal) || !desired.Known(string(t.TagTemplate())+t.AgentTag()+own) {
+			return nil
+		}
 		defined = slices.Concat(known.Tags, c.ownTags(t, own))
 	default:
 		return nil
 	}
-	if slices.Contains(defined, principal) || !desired.Known(strings.Join(defined, "")) {
+	if slices.Contains(defined, principal) {
 		return nil
 	}
 	return []Problem{{Reason: desired.ReasonPolicyRefused, Refuse: true, FieldError: desired.FieldError{
@@ -209,27 +213,57 @@ func (c *Compilation) undefined(at desired.Path, principal string, t *desired.Ta
 	}}}
 }
 
-// ownTags lists the tags that ingresses of the tailnet bring into its policy, and the agent's.
-func (c *Compilation) ownTags(t *desired.Tailnet, own string) []string {
-	tags := []string{t.AgentTag(), own}
-	for key := range c.onTailnet[t.Name] {
-		tags = append(tags, c.rendered[key].out.Tag)
+// brings reports whether a tag comes into the policy with the agent or with an ingress that runs.
+func (c *Compilation) brings(t *desired.Tailnet, tag string) bool {
+	if tag == t.AgentTag() {
+		return true
 	}
-	tags = slices.DeleteFunc(tags, func(tag string) bool { return tag == "" })
+	claims := c.claims[t.Name]
+	if claims == nil {
+		return false
+	}
+	held := claims.Held[claimID(ClassTag, tag)]
+	return len(held) > 0 && c.runs(c.rendered[held[0].Owner])
+}
+
+// ownTags lists the tags that the agent and the ingresses bring into the tailnet's policy, and own.
+func (c *Compilation) ownTags(t *desired.Tailnet, own string) []string {
+	tags := []string{t.AgentTag()}
+	if own != "" {
+		tags = append(tags, own)
+	}
+	for key := range c.onTailnet[t.Name] {
+		if tag := c.rendered[key].out.Tag; c.brings(t, tag) {
+			tags = append(tags, tag)
+		}
+	}
 	slices.Sort(tags)
 	return slices.Compact(tags)
 }
 
-// zone refuses a zone that MagicDNS answers itself (N7).
-func (c *Compilation) zone(t *desired.Tailnet) []Problem {
-	base, zone := c.facts[t.Name].BaseDomain, t.NameTemplate().Zone()
-	if base == "" || zone == "" || !desired.Within(zone, base) {
+// zone refuses names that MagicDNS answers itself (N7): a zone at or below its base domain, and a name there in another zone.
+func (c *Compilation) zone(r *rendering, t *desired.Tailnet) []Problem {
+	base := strings.ToLower(strings.Trim(c.facts[t.Name].BaseDomain, "."))
+	if base == "" {
 		return nil
 	}
-	return []Problem{{Reason: desired.ReasonInvalidDNSName, Refuse: true, FieldError: desired.FieldError{
-		Path: desired.At("tailnet"), Value: t.Name,
-		Rule: fmt.Sprintf("its ingress_name_template lies in zone %s, which is at or below the MagicDNS base domain %s, "+
-			"and clients never ask elsewhere for names there", zone, base),
-		Remedy: "put the template into a zone outside " + base,
-	}}}
+	if zone := t.NameTemplate().Zone(); zone != "" && desired.Within(zone, base) {
+		return []Problem{{Reason: desired.ReasonInvalidDNSName, Refuse: true, FieldError: desired.FieldError{
+			Path: desired.At("tailnet"), Value: t.Name,
+			Rule: fmt.Sprintf("its ingress_name_template lies in zone %s, which is at or below the MagicDNS base domain %s, "+
+				"and clients never ask elsewhere for names there", zone, base),
+			Remedy: "put the template into a zone outside " + base,
+		}}}
+	}
+	var problems []Problem
+	for _, name := range r.out.Names() {
+		if desired.Known(name) && desired.Within(name, base) {
+			problems = append(problems, Problem{Reason: desired.ReasonInvalidDNSName, Refuse: true, FieldError: desired.FieldError{
+				Path: r.pathOf(name), Value: name,
+				Rule:   fmt.Sprintf("it is at or below the MagicDNS base domain %s, and clients never ask elsewhere for names there", base),
+				Remedy: "give it another name, or put the tailnet's templates into a zone outside " + base,
+			}})
+		}
+	}
+	return problems
 }

@@ -18,11 +18,19 @@ func (c *Compilation) resolve(ref desired.Reference) (desired.Key, bool) {
 	return desired.Key{}, false
 }
 
-// missing refuses references to what is not there, with the names that are and the nearest of them (T8).
-func (c *Compilation) missing(refs []desired.Reference) []Problem {
+// missing refuses references to what is not there, with the names that are and the nearest of them (T8), and to what is being
+// deleted: only what is ending itself may still need that.
+func (c *Compilation) missing(refs []desired.Reference, ending bool) []Problem {
 	var problems []Problem
 	for _, ref := range refs {
-		if _, ok := c.resolve(ref); ok || !desired.Known(ref.Value) {
+		found, ok := c.resolve(ref)
+		if ok && c.objects[found].Deleting && !ending {
+			problems = append(problems, Problem{Reason: desired.ReasonReferenceMissing, Refuse: true, FieldError: desired.FieldError{
+				Path: ref.Path, Value: ref.Value,
+				Rule: fmt.Sprintf("the %s of this name is being deleted", found.Kind), Remedy: "refer to another, or wait until it is gone and declare it anew",
+			}})
+		}
+		if ok || !desired.Known(ref.Value) {
 			continue
 		}
 		kind := ref.Candidates[0].Kind
@@ -32,6 +40,8 @@ func (c *Compilation) missing(refs []desired.Reference) []Problem {
 				names = append(names, key.Name)
 			}
 		}
+		slices.Sort(names)
+		names = slices.Compact(names) // one in the namespace, one in none
 		problems = append(problems, Problem{Reason: desired.ReasonReferenceMissing, Refuse: true, FieldError: desired.FieldError{
 			Path: ref.Path, Value: ref.Value,
 			Rule:   fmt.Sprintf("there is no %s of this name; there is %s", kind, list(names)),
@@ -42,11 +52,17 @@ func (c *Compilation) missing(refs []desired.Reference) []Problem {
 }
 
 // Missing gives the verdicts on an object's references.
-func (c *Compilation) Missing(o desired.Object) []Problem { return c.missing(o.References()) }
+func (c *Compilation) Missing(o desired.Object) []Problem { return c.missing(o.References(), false) }
+
+// maxListed is how many names a message lists.
+const maxListed = 20
 
 func list(names []string) string {
-	if len(names) == 0 {
+	switch {
+	case len(names) == 0:
 		return "none"
+	case len(names) > maxListed:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
 	}
 	return strings.Join(names, ", ")
 }
