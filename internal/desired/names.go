@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"golang.org/x/net/idna"
 )
@@ -50,29 +51,41 @@ func DNSName(s string) (string, error) {
 	}
 	name, err := mapping.ToASCII(s)
 	if err != nil {
+		// Of plain text the plain rule says more than IDNA's.
+		if lower := strings.ToLower(s); !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) && dnsRule(lower) != nil {
+			return "", dnsRule(lower)
+		}
 		return "", fmt.Errorf("a DNS name has valid IDNA labels: %w", err)
 	}
 	// What the mapping makes of text that is no UTF-8 does not map to itself.
 	if again, err := mapping.ToASCII(name); err != nil || again != name {
 		return "", errors.New("a DNS name has valid IDNA labels")
 	}
+	if err := dnsRule(name); err != nil {
+		return "", err
+	}
+	return name, nil
+}
+
+// dnsRule says why name, in lower case and ASCII, cannot be a DNS name; nil where it can.
+func dnsRule(name string) error {
 	if len(name) > maxDNSName {
-		return "", fmt.Errorf("a DNS name has at most %d octets, this one has %d", maxDNSName, len(name))
+		return fmt.Errorf("a DNS name has at most %d octets, this one has %d", maxDNSName, len(name))
 	}
 	for label := range strings.SplitSeq(name, ".") {
 		switch {
 		case label == "":
-			return "", errors.New("a DNS name has no empty label")
+			return errors.New("a DNS name has no empty label")
 		case len(label) > maxLabel:
-			return "", fmt.Errorf("a DNS label has at most %d octets, %q has %d", maxLabel, label, len(label))
+			return fmt.Errorf("a DNS label has at most %d octets, %q has %d", maxLabel, label, len(label))
 		case !labelPattern.MatchString(label):
-			return "", fmt.Errorf("a DNS label has letters, digits and inner hyphens only (RFC 1123), %q has others", label)
+			return fmt.Errorf("a DNS label has letters, digits and inner hyphens only (RFC 1123), %q has others", label)
 		}
 	}
 	if last := strings.LastIndexByte(name, '.'); last >= 0 && strings.Trim(name[last:], ".0123456789") == "" {
-		return "", errors.New("the last label of a DNS name has a letter (RFC 1123), or it would be read as an address")
+		return errors.New("the last label of a DNS name has a letter (RFC 1123), or it would be read as an address")
 	}
-	return name, nil
+	return nil
 }
 
 // DNSLabel is DNSName for a single label.

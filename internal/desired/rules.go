@@ -136,7 +136,7 @@ func (f *faults) certificates(path Path, text string) {
 		}
 		n++
 		if block.Type != "CERTIFICATE" {
-			f.addf(path, "", remedy, "block %d is a %s, and a bundle holds certificates only", n, block.Type)
+			f.addf(path, "", remedy, "block %d is of type %q, and a bundle holds certificates only", n, block.Type)
 			return
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
@@ -144,8 +144,14 @@ func (f *faults) certificates(path Path, text string) {
 			return
 		}
 	}
-	if n == 0 || strings.TrimSpace(string(rest)) != "" {
-		f.addf(path, "", remedy, "after %d certificates there is text that is no PEM", n)
+	// The decoder skips a block that it cannot read, and a CA would be missing without a word.
+	switch blocks := strings.Count(text, "-----BEGIN "); {
+	case blocks > n:
+		f.addf(path, "", remedy, "a bundle has whole PEM blocks, and %d of %d cannot be read", blocks-n, blocks)
+	case n == 0:
+		f.add(path, "", "a bundle has at least one certificate, and this text has none", remedy)
+	case strings.TrimSpace(string(rest)) != "":
+		f.addf(path, "", remedy, "after certificate %d there is text that is no PEM", n)
 	}
 }
 

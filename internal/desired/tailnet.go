@@ -156,7 +156,7 @@ func (t *Tailnet) validateHeadscale(f *faults) {
 	}
 	h := t.Headscale
 	if err := serverURLRule(h.URL); err != nil && Known(h.URL) {
-		f.add(at.Attribute("url"), h.URL, err.Error(), "give the server_url of Headscale, for example https://headscale.example.internal")
+		f.add(at.Attribute("url"), withoutPassword(h.URL), err.Error(), "give the server_url of Headscale, for example https://headscale.example.internal")
 	}
 	if h.CAPEM != nil {
 		f.certificates(at.Attribute("ca_pem"), *h.CAPEM)
@@ -232,6 +232,14 @@ func (p *TailnetPolicy) validate(f *faults, at Path) {
 	if p.AgentTag != nil {
 		f.tag(at.Attribute("agent_tag"), *p.AgentTag)
 	}
+}
+
+// withoutPassword is a URL as an error may show it.
+func withoutPassword(s string) string {
+	if u, err := url.Parse(s); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return s
 }
 
 // serverURLRule says why s cannot be the address of a control plane; nil where it can.
