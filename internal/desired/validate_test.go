@@ -2,7 +2,6 @@ package desired
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -135,6 +134,10 @@ func tailnetRows() []row {
 			`add ingress_name_template`},
 		{"dns.hostname_template", tailnetWith(func(t *Tailnet) { t.DNS.HostnameTemplate = ptr("{name}.x") }),
 			`dns.hostname_template: "{name}.x": a label has no dot; write it like ingress-{name}`},
+		{"dns.hostname_template", tailnetWith(func(t *Tailnet) { t.DNS.HostnameTemplate = ptr("ingress") }),
+			`dns.hostname_template: "ingress": a template contains {name}, or every ingress would have one name; write it like ingress-{name}`},
+		{"policy.tag_template", tailnetWith(func(t *Tailnet) { t.Policy.TagTemplate = ptr("tag:{names}") }),
+			`policy.tag_template: "tag:{names}": a template has the placeholders {name} and {namespace} only, not {names}; write it like tag:ingress-{name}`},
 		{"policy.mode", tailnetWith(func(t *Tailnet) { t.Policy.Mode = ptr("external") }),
 			`policy.mode: "external": the policy mode is "managed"; this version has no other; leave it out or write "managed"`},
 		{"policy.allow_from_allowlist", tailnetWith(func(t *Tailnet) { t.Policy.AllowFromAllowlist = []string{"["} }),
@@ -260,25 +263,28 @@ func TestBadInput(t *testing.T) {
 
 // Every attribute is in the table, or cannot be wrong.
 func TestBadInputCoversEveryAttribute(t *testing.T) {
-	harmless := map[Kind][]string{
-		KindIngress: {"exposes.backend"}, // has no value of its own
-		KindTailnet: {"dns", "policy"},
+	const folded = "it has no value of its own: its attributes are checked"
+	harmless := map[Kind]map[string]string{
+		KindIngress: {"exposes.backend": folded}, KindTailnet: {"dns": folded, "policy": folded},
 	}
 	for kind, rows := range map[Kind][]row{KindIssuer: issuerRows(), KindTailnet: tailnetRows(), KindIngress: ingressRows()} {
-		covered := slices.Clone(harmless[kind])
+		covered := map[string]bool{}
 		for _, r := range rows {
-			covered = append(covered, r.attribute)
+			covered[r.attribute] = true
 		}
 		all := attributes(reflect.TypeOf(golden()[kind]).Elem(), "")
 		for _, attribute := range all {
-			if !slices.Contains(covered, attribute) {
-				t.Errorf("%s: no bad input for %s", kind, attribute)
+			if covered[attribute] == (harmless[kind][attribute] != "") {
+				t.Errorf("%s: %s has bad input: %v, is excepted: %q", kind, attribute, covered[attribute], harmless[kind][attribute])
 			}
+			delete(covered, attribute)
+			delete(harmless[kind], attribute)
 		}
-		for _, attribute := range harmless[kind] {
-			if !slices.Contains(all, attribute) {
-				t.Errorf("%s: the exception %s is no attribute", kind, attribute)
-			}
+		for attribute := range covered {
+			t.Errorf("%s: %s has bad input and is no attribute", kind, attribute)
+		}
+		for attribute := range harmless[kind] {
+			t.Errorf("%s: the exception %s is no attribute", kind, attribute)
 		}
 	}
 }
