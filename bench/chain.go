@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/posterndev/terraform-provider-postern/internal/api"
@@ -15,8 +17,16 @@ import (
 	"github.com/posterndev/terraform-provider-postern/internal/testbed"
 )
 
-// patience bounds a step.
-const patience = 3 * time.Minute
+const (
+	// patience bounds a step.
+	patience = 3 * time.Minute
+	// settle is how long an idle process is left alone before it is looked at.
+	settle = 5 * time.Second
+	// closeLimit is how long a node may take to close.
+	closeLimit = 10 * time.Second
+	// bodySize is what the web server answers with.
+	bodySize = 1024
+)
 
 // policy lets the load reach the bare nodes; what it may reach of ours the agent adds.
 const policy = `{
@@ -30,7 +40,7 @@ type chain struct {
 	dir       string
 	headscale *testbed.Headscale
 	agent     *testbed.Agent
-	load      *testbed.Peer
+	load      *load
 	bare      *bareNode
 	sink, web string // addresses of the backends
 	bareKey   string
@@ -89,7 +99,11 @@ func (c *chain) join(ctx context.Context) error {
 		c.shop(nil),
 	}
 	for _, o := range objects {
-		d, err := c.declare(ctx, o)
+		var secrets map[string]string
+		if o.Key().Kind == desired.KindTailnet {
+			secrets = map[string]string{desired.SecretAPIKey: c.headscale.APIKey}
+		}
+		d, err := c.declare(ctx, o, secrets)
 		if err != nil {
 			return err
 		}
@@ -106,15 +120,28 @@ func (c *chain) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.load, err = testbed.StartPeer(ctx, c.headscale, "load", key, filepath.Join(c.dir, "load")); err != nil {
+	if c.load, err = startLoad(ctx, c.headscale.URL, key, filepath.Join(c.dir, "load")); err != nil {
 		return err
 	}
-	c.closes = append(c.closes, func() { _ = c.load.Close() }) // the bench is over
 	if c.bare, err = startRole(ctx, c, "forward", "bare", 1); err != nil {
 		return err
 	}
 	c.closes = append(c.closes, c.bare.stop)
+	if err := c.bare.up(); err != nil {
+		return err
+	}
+	// The first packets to a node may be lost and are sent again after seconds: nobody's figures.
+	for _, s := range []side{c.ours(), c.bare.side()} {
+		if _, err := c.firstAnswer(ctx, s, time.Now()); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// ours is the shop as clients know it.
+func (c *chain) ours() side {
+	return side{address: c.ingress.Status.Addresses[0], host: "shop.default.example.internal", roots: c.caPEM}
 }
 
 // shop is the ingress, with more http exposes by their labels.
@@ -129,30 +156,27 @@ func (c *chain) shop(labels []string) *desired.Ingress {
 	return in
 }
 
-// declare creates an object, or changes it, and waits until it is ready.
-func (c *chain) declare(ctx context.Context, o desired.Object) (*api.Document, error) {
+// declare creates an object and waits until it is ready.
+func (c *chain) declare(ctx context.Context, o desired.Object, secrets map[string]string) (*api.Document, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	d, err := c.push(ctx, o)
+	declared, err := declaration(o, secrets)
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.agent.Client.Create(ctx, o.Key(), declared)
 	if err != nil {
 		return nil, err
 	}
 	return c.agent.Client.WaitFor(ctx, o.Key(), desired.Ready, d.Revision)
 }
 
-func (c *chain) push(ctx context.Context, o desired.Object) (*api.Document, error) {
+func declaration(o desired.Object, secrets map[string]string) (api.Declaration, error) {
 	spec, err := json.Marshal(o)
 	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", o.Key(), err)
+		return api.Declaration{}, fmt.Errorf("encoding %s: %w", o.Key(), err)
 	}
-	declaration := api.Declaration{Spec: spec}
-	if o.Key().Kind == desired.KindTailnet {
-		declaration.Secrets = map[string]string{desired.SecretAPIKey: c.headscale.APIKey}
-	}
-	if old, err := c.agent.Client.Get(ctx, o.Key()); err == nil {
-		return c.agent.Client.Update(ctx, o.Key(), declaration, old.Revision)
-	}
-	return c.agent.Client.Create(ctx, o.Key(), declaration)
+	return api.Declaration{Spec: spec, Secrets: secrets}, nil
 }
 
 // startBackends starts a sink, which says when all was read, and a web server with a body of 1 KiB.
@@ -179,4 +203,19 @@ func (c *chain) startBackends() error {
 	c.sink = sink.Addr().String()
 	c.web, err = startWeb(&c.closes)
 	return err
+}
+
+// startWeb serves a body of 1 KiB.
+func startWeb(closes *[]func()) (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("starting the web server: %w", err)
+	}
+	body := []byte(strings.Repeat("x", bodySize))
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(body) // the client has gone, or it reads
+	})}
+	go func() { _ = server.Serve(listener) }() // it ends by Close
+	*closes = append(*closes, func() { _ = server.Close() })
+	return listener.Addr().String(), nil
 }

@@ -31,11 +31,7 @@ func measureFootprint(ctx context.Context, c *chain, size sizes) (results, error
 	declared := 1 // the shop
 	for _, n := range size.ingresses {
 		for ; declared < n; declared++ {
-			in := &desired.Ingress{Name: fmt.Sprintf("app%d", declared), Tailnet: "corp", AllowFrom: []string{"autogroup:member"}, Exposes: map[string]desired.Expose{
-				"bulk": {Port: ptr(int64(5001)), Backend: desired.Backend{Targets: []string{c.sink}}},
-				"web":  {Mode: ptr(desired.ModeHTTP), Backend: desired.Backend{Targets: []string{c.web}}},
-			}}
-			if _, err := c.declare(ctx, in); err != nil {
+			if _, err := c.declare(ctx, c.idle(fmt.Sprintf("app%d", declared)), nil); err != nil {
 				return nil, err
 			}
 		}
@@ -51,6 +47,10 @@ func measureFootprint(ctx context.Context, c *chain, size sizes) (results, error
 		}
 		bare, err := startRole(ctx, c, "idle", fmt.Sprintf("idle%d", n), n)
 		if err != nil {
+			return nil, err
+		}
+		if err := bare.up(); err != nil {
+			bare.stop()
 			return nil, err
 		}
 		bareMemory, bareFiles, err := processUse(bare.cmd.Process.Pid)

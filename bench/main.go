@@ -1,5 +1,5 @@
 // Command bench measures Postern beside the same thing done without it, in one run, on loopback: a bare tsnet node that
-// forwards. It prints a table and writes bench/out/results.json. Read the ratios, not the figures: machines differ.
+// forwards. It prints a table and writes bench/out/results.json, or short.json with -short. Read the ratios, not the figures: machines differ.
 package main
 
 import (
@@ -21,6 +21,7 @@ type sizes struct {
 	requests  time.Duration // of a run of requests
 	pushes    int
 	ingresses []int
+	file      string // in bench/out
 }
 
 func main() {
@@ -34,9 +35,9 @@ func main() {
 	if *role != "" {
 		err = runRole(ctx, *role)
 	} else {
-		size := sizes{runs: 5, bulk: 96 << 20, requests: 3 * time.Second, pushes: 5, ingresses: []int{1, 10, 50}}
+		size := sizes{runs: 5, bulk: 96 << 20, requests: 3 * time.Second, pushes: 5, ingresses: []int{1, 10, 50}, file: "results.json"}
 		if *short {
-			size = sizes{runs: 1, bulk: 16 << 20, requests: time.Second, pushes: 1, ingresses: []int{1, 3}}
+			size = sizes{runs: 1, bulk: 16 << 20, requests: time.Second, pushes: 1, ingresses: []int{1, 3}, file: "short.json"}
 		}
 		err = bench(ctx, size)
 	}
@@ -80,5 +81,5 @@ func bench(ctx context.Context, size sizes) error {
 	if err != nil {
 		return err
 	}
-	return all.write(os.Stdout, filepath.Join(root, "bench", "out", "results.json"))
+	return all.write(os.Stdout, filepath.Join(root, "bench", "out", size.file))
 }

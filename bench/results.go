@@ -17,13 +17,15 @@ type result struct {
 	Ours  float64 `json:"ours"`
 	Peer  float64 `json:"peer"`
 	Ratio float64 `json:"ratio"`
+
+	spread float64 // of the side that varied more, from least to most, as a part of its median
 }
 
 type results []result
 
 // rate compares figures of which more is better.
 func rate(name, unit string, ours, peer []float64) result {
-	r := result{Name: name, Unit: unit, Ours: median(ours), Peer: median(peer)}
+	r := result{Name: name, Unit: unit, Ours: median(ours), Peer: median(peer), spread: max(spread(ours), spread(peer))}
 	if r.Peer > 0 {
 		r.Ratio = r.Ours / r.Peer
 	}
@@ -32,7 +34,7 @@ func rate(name, unit string, ours, peer []float64) result {
 
 // cost compares figures of which less is better.
 func cost(name, unit string, ours, peer []float64) result {
-	r := result{Name: name, Unit: unit, Ours: median(ours), Peer: median(peer)}
+	r := result{Name: name, Unit: unit, Ours: median(ours), Peer: median(peer), spread: max(spread(ours), spread(peer))}
 	if r.Ours > 0 {
 		r.Ratio = r.Peer / r.Ours
 	}
@@ -47,16 +49,27 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
+func spread(values []float64) float64 {
+	if len(values) < 2 {
+		return 0
+	}
+	return (slices.Max(values) - slices.Min(values)) / median(values)
+}
+
 // write prints a table, and replaces the results of the same names in the file, which later benches add to.
 func (rs results) write(out io.Writer, path string) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "measurement\tours\tbare tsnet\tunit\tratio\t")
+	fmt.Fprintln(table, "measurement\tours\tbare tsnet\tunit\tratio\tspread\t")
 	for _, r := range rs {
-		peer, ratio := fmt.Sprintf("%.3g", r.Peer), fmt.Sprintf("%.2f", r.Ratio)
+		peer, ratio := fmt.Sprintf("%.4g", r.Peer), fmt.Sprintf("%.2f", r.Ratio)
 		if r.Ratio == 0 {
 			peer, ratio = "-", "-"
 		}
-		fmt.Fprintf(table, "%s\t%.3g\t%s\t%s\t%s\t\n", r.Name, r.Ours, peer, r.Unit, ratio)
+		spread := "-" // one look
+		if r.spread > 0 {
+			spread = fmt.Sprintf("%.0f %%", 100*r.spread)
+		}
+		fmt.Fprintf(table, "%s\t%.4g\t%s\t%s\t%s\t%s\t\n", r.Name, r.Ours, peer, r.Unit, ratio, spread)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("printing the results: %w", err)
