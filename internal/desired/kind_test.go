@@ -148,7 +148,8 @@ func TestAllowlist(t *testing.T) {
 	}{
 		{nil, "*", true}, {[]string{}, "group:a", false}, {[]string{"group:*"}, "group:a", true}, {[]string{"group:*"}, "tag:a", false},
 		{[]string{"x", "autogroup:member"}, "autogroup:member", true}, {[]string{"*"}, "*", true}, {[]string{"group:a"}, "group:ab", false},
-		{[]string{Unknown}, "group:a", true},
+		{[]string{Unknown}, "group:a", true}, {[]string{"*"}, "10.0.0.0/8", true}, {[]string{"10.0.0.0/8"}, "10.0.0.0/8", true},
+		{[]string{"10.*"}, "10.0.0.7", true}, {[]string{"10.*"}, "10.0.0.0/7", false},
 	} {
 		tailnet := &Tailnet{Policy: &TailnetPolicy{AllowFromAllowlist: test.list}}
 		if got := tailnet.Allows(test.principal); got != test.want {
@@ -172,12 +173,17 @@ func TestWarnings(t *testing.T) {
 		}
 		return out
 	}
+	at := func(url string) *Tailnet { return &Tailnet{Headscale: &Headscale{URL: url}} }
 	named := func(template string) *Tailnet { return &Tailnet{DNS: &TailnetDNS{IngressNameTemplate: &template}} }
 	for _, test := range []struct {
 		object Object
 		want   []string
 	}{
 		{named("{name}-{namespace}.x"), []string{"dns.ingress_name_template: Two namespaces can render the same name"}},
+		{at("http://hs.example:8080"), []string{"headscale.url: The API key is sent unencrypted"}},
+		{at("http://10.0.0.7"), []string{"headscale.url: The API key is sent unencrypted"}},
+		{at("https://hs.example"), nil}, {at("http://localhost:1"), nil}, {at("http://127.0.0.1"), nil}, {at("http://[::1]:1"), nil},
+		{at("http://" + Unknown), nil},
 		{named("{name}.{namespace}.x"), nil}, {named(Unknown + "{name}-{namespace}.x"), nil}, {&Tailnet{}, nil}, {&Issuer{}, nil},
 		{&Ingress{}, []string{"allow_from: Nobody is given access"}}, {&Ingress{AllowFrom: []string{}}, nil}, {&Ingress{Tags: []string{"tag:a"}}, nil},
 	} {

@@ -3,9 +3,11 @@ package desired
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"path"
 	"strings"
+	"unicode"
 )
 
 // Tailnet is a connection to one tailnet and the rules for what is published on it.
@@ -104,13 +106,15 @@ func (t *Tailnet) AgentTag() string {
 	return Value(Value(t.Policy, TailnetPolicy{}).AgentTag, DefaultAgentTag)
 }
 
-// Allows reports whether principal may stand in allow_from (P3). An entry that is not known yet may allow it.
+// Allows reports whether principal may stand in allow_from (P3): an entry equals it, or * in the entry stands for any text
+// without a slash, so that no pattern of addresses reaches a wider network. The entry * alone allows everyone. An entry that is
+// not known yet may allow it.
 func (t *Tailnet) Allows(principal string) bool {
 	if t.Policy == nil || t.Policy.AllowFromAllowlist == nil {
 		return true
 	}
 	for _, pattern := range t.Policy.AllowFromAllowlist {
-		if ok, err := path.Match(pattern, principal); err == nil && ok || !Known(pattern) {
+		if ok, err := path.Match(pattern, principal); err == nil && ok || pattern == "*" || !Known(pattern) {
 			return true
 		}
 	}
@@ -119,16 +123,34 @@ func (t *Tailnet) Allows(principal string) bool {
 
 // Warnings implements Object.
 func (t *Tailnet) Warnings() []Warning {
-	template := t.NameTemplate()
-	if !template.Ambiguous() || !Known(string(template)) {
-		return nil
+	var warnings []Warning
+	if t.Headscale != nil && sendsInTheClear(t.Headscale.URL) {
+		warnings = append(warnings, Warning{
+			Path:    At("headscale").Attribute("url"),
+			Summary: "The API key is sent unencrypted",
+			Detail: fmt.Sprintf("%q is another host and not https://, so whoever is on the way there can read the API key and then change "+
+				"the tailnet. Give Headscale a certificate, and ca_pem where its CA is your own.", t.Headscale.URL),
+		})
 	}
-	return []Warning{{
-		Path:    At("dns").Attribute("ingress_name_template"),
-		Summary: "Two namespaces can render the same name",
-		Detail: fmt.Sprintf("%q joins name and namespace in one label, so shop-a in b and shop in a-b get the same name, and the younger "+
-			"is not published. Put a dot between them where several teams share the tailnet: {name}.{namespace}.%s.", template, template.Zone()),
-	}}
+	if template := t.NameTemplate(); template.Ambiguous() && Known(string(template)) {
+		warnings = append(warnings, Warning{
+			Path:    At("dns").Attribute("ingress_name_template"),
+			Summary: "Two namespaces can render the same name",
+			Detail: fmt.Sprintf("%q joins name and namespace in one label, so shop-a in b and shop in a-b get the same name, and the younger "+
+				"is not published. Put a dot between them where several teams share the tailnet: {name}.{namespace}.%s.", template, template.Zone()),
+		})
+	}
+	return warnings
+}
+
+// sendsInTheClear reports whether a URL leads to another host without TLS.
+func sendsInTheClear(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" || !Known(s) {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback())
 }
 
 // Validate implements Object.
@@ -179,6 +201,8 @@ func (f *faults) apiKey(at Path, h *Headscale) {
 		f.add(at.Attribute("api_key_wo"), "", one, "set one of the two; `headscale apikeys create` makes a key")
 	case h.APIKey != nil && h.APIKey.Reveal() == "":
 		f.add(at.Attribute("api_key_wo"), "", "the API key is not empty", "`headscale apikeys create` makes a key")
+	case h.APIKey != nil && strings.ContainsFunc(h.APIKey.Reveal(), unicode.IsSpace):
+		f.add(at.Attribute("api_key_wo"), "", "the API key has no space and no line break", "wrap what reads it in trimspace()")
 	}
 }
 
@@ -218,7 +242,7 @@ func (p *TailnetPolicy) validate(f *faults, at Path) {
 		f.add(at.Attribute("mode"), *p.Mode, "the policy mode is \"managed\"; this version has no other", "leave it out or write \"managed\"")
 	}
 	for i, pattern := range p.AllowFromAllowlist {
-		if _, err := path.Match(pattern, ""); (err != nil || pattern == "") && Known(pattern) {
+		if Known(pattern) && (pattern == "" || strings.ContainsAny(pattern, `?[]\`) || strings.ContainsFunc(pattern, unicode.IsSpace)) {
 			f.add(at.Attribute("allow_from_allowlist").Index(i), pattern, "an entry is a principal or a pattern of principals with *",
 				"write it like group:* or autogroup:member")
 		}
@@ -236,7 +260,11 @@ func (p *TailnetPolicy) validate(f *faults, at Path) {
 
 // withoutPassword is a URL as an error may show it.
 func withoutPassword(s string) string {
-	if u, err := url.Parse(s); err == nil && u.User != nil {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil && strings.Contains(s, "@"):
+		return ""
+	case err == nil && u.User != nil:
 		return u.Redacted()
 	}
 	return s
@@ -256,6 +284,8 @@ func serverURLRule(s string) error {
 		return errors.New("the URL has no user or password in it")
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
 		return errors.New("the URL has no path, query or fragment")
+	case u.Port() != "":
+		return portRule(u.Port())
 	}
 	return nil
 }

@@ -90,6 +90,8 @@ func tailnetRows() []row {
 		{"headscale.url", url("https://"), `headscale.url: "https://": the URL has a host` + urlRemedy},
 		{"headscale.url", url("https://a:b@c"), `headscale.url: "https://a:xxxxx@c": the URL has no user or password in it` + urlRemedy},
 		{"headscale.url", url("https://c/api"), `headscale.url: "https://c/api": the URL has no path, query or fragment` + urlRemedy},
+		{"headscale.url", url("https://c:99999"), `headscale.url: "https://c:99999": a port is a number from 1 to 65535, not "99999"` + urlRemedy},
+		{"headscale.url", url("https://a:b@c:x"), `headscale.url: the URL cannot be read` + urlRemedy},
 		{"headscale.url", url(":"), `headscale.url: ":": the URL cannot be read` + urlRemedy},
 		{"headscale.ca_pem", tailnetWith(func(t *Tailnet) { t.Headscale.CAPEM = ptr("x") }),
 			`headscale.ca_pem: a bundle has at least one certificate, and this text has none; give the CA's certificates in PEM, and nothing else`},
@@ -107,6 +109,9 @@ func tailnetRows() []row {
 		{"headscale.api_key_wo", tailnetWith(func(t *Tailnet) {
 			t.Headscale.APIKeyFile, t.Headscale.APIKey, t.Headscale.APIKeyVersion = nil, ptr(Secret("")), ptr(int64(1))
 		}), "headscale.api_key_wo: the API key is not empty; `headscale apikeys create` makes a key"},
+		{"headscale.api_key_wo", tailnetWith(func(t *Tailnet) {
+			t.Headscale.APIKeyFile, t.Headscale.APIKey, t.Headscale.APIKeyVersion = nil, ptr(Secret("k\n")), ptr(int64(1))
+		}), "headscale.api_key_wo: the API key has no space and no line break; wrap what reads it in trimspace()"},
 		{"headscale.api_key_wo_version", tailnetWith(func(t *Tailnet) { t.Headscale.APIKeyFile, t.Headscale.APIKey = nil, ptr(Secret("k")) }),
 			`headscale.api_key_wo_version: a write-only key has a version, since Terraform cannot see it change; ` +
 				`add api_key_wo_version = 1, and raise it with each new key`},
@@ -136,6 +141,8 @@ func tailnetRows() []row {
 			`dns.hostname_template: "{name}.x": a label has no dot; write it like ingress-{name}`},
 		{"dns.hostname_template", tailnetWith(func(t *Tailnet) { t.DNS.HostnameTemplate = ptr("ingress") }),
 			`dns.hostname_template: "ingress": a template contains {name}, or every ingress would have one name; write it like ingress-{name}`},
+		{"policy.allow_from_allowlist", tailnetWith(func(t *Tailnet) { t.Policy.AllowFromAllowlist = []string{"group:?"} }),
+			`policy.allow_from_allowlist[0]: "group:?": an entry is a principal or a pattern of principals with *; write it like group:* or autogroup:member`},
 		{"policy.tag_template", tailnetWith(func(t *Tailnet) { t.Policy.TagTemplate = ptr("tag:{names}") }),
 			`policy.tag_template: "tag:{names}": a template has the placeholders {name} and {namespace} only, not {names}; write it like tag:ingress-{name}`},
 		{"policy.mode", tailnetWith(func(t *Tailnet) { t.Policy.Mode = ptr("external") }),
