@@ -77,7 +77,7 @@ func (s *Session) contest(key desired.Key, out *Outcome) {
 		for _, p := range in.Problems {
 			if p.Owner != nil && *p.Owner == key {
 				out.fail(desired.At("name"), string(p.Reason), fmt.Sprintf(
-					"%q: %s holds this name and keeps it in this plan, and %s of the same plan claims it too (N6); %s", p.Name, key, claimant, p.Remedy))
+					"%q: %s holds this name and keeps it in this plan, and %s of the same plan claims it too; %s", p.Name, key, claimant, p.Remedy))
 			}
 		}
 	}
