@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -26,6 +27,8 @@ const (
 	closeLimit = 10 * time.Second
 	// bodySize is what the web server answers with.
 	bodySize = 1024
+	// bulkPort is the shop's, and the bare nodes'.
+	bulkPort = "5001"
 )
 
 // policy lets the load reach the bare nodes; what it may reach of ours the agent adds.
@@ -120,17 +123,19 @@ func (c *chain) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.load, err = startLoad(ctx, c.headscale.URL, key, filepath.Join(c.dir, "load")); err != nil {
+	server, err := bringUp(ctx, c.headscale.URL, key, "load", filepath.Join(c.dir, "load"))
+	if err != nil {
 		return err
 	}
-	if c.bare, err = startRole(ctx, c, "forward", "bare", 1); err != nil {
+	c.load = &load{server: server} // crowded nodes may not close: it ends with this process
+	if c.bare, err = startBare(ctx); err != nil {
 		return err
 	}
 	c.closes = append(c.closes, c.bare.stop)
-	if err := c.bare.up(); err != nil {
+	if err := c.bare.up(c, "bare", 1, 0); err != nil {
 		return err
 	}
-	// The first packets to a node may be lost and are sent again after seconds: nobody's figures.
+	// What comes first waits for paths and handshakes.
 	for _, s := range []side{c.ours(), c.bare.side()} {
 		if _, err := c.firstAnswer(ctx, s, time.Now()); err != nil {
 			return err
@@ -179,43 +184,38 @@ func declaration(o desired.Object, secrets map[string]string) (api.Declaration, 
 	return api.Declaration{Spec: spec, Secrets: secrets}, nil
 }
 
-// startBackends starts a sink, which says when all was read, and a web server with a body of 1 KiB.
+// startBackends starts a sink, which says when all was read, and a web server.
 func (c *chain) startBackends() error {
-	sink, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("starting the sink: %w", err)
+	sink, sinkErr := net.Listen("tcp", "127.0.0.1:0")
+	web, webErr := net.Listen("tcp", "127.0.0.1:0")
+	if err := errors.Join(sinkErr, webErr); err != nil {
+		return fmt.Errorf("starting backends: %w", err)
 	}
-	c.closes = append(c.closes, func() { _ = sink.Close() }) // the bench is over
-	go func() {
-		for {
-			conn, err := sink.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				if _, err := io.Copy(io.Discard, conn); err == nil {
-					_, _ = conn.Write([]byte{1}) // who waits for it sees that it is missing
-				}
-			}()
+	go accept(sink, func(conn net.Conn) {
+		if _, err := io.Copy(io.Discard, conn); err == nil {
+			_, _ = conn.Write([]byte{1}) // who waits for it sees that it is missing
 		}
-	}()
-	c.sink = sink.Addr().String()
-	c.web, err = startWeb(&c.closes)
-	return err
-}
-
-// startWeb serves a body of 1 KiB.
-func startWeb(closes *[]func()) (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("starting the web server: %w", err)
-	}
+	})
 	body := []byte(strings.Repeat("x", bodySize))
 	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(body) // the client has gone, or it reads
 	})}
-	go func() { _ = server.Serve(listener) }() // it ends by Close
-	*closes = append(*closes, func() { _ = server.Close() })
-	return listener.Addr().String(), nil
+	go func() { _ = server.Serve(web) }() // it ends by Close
+	c.closes = append(c.closes, func() { _, _ = sink.Close(), server.Close() })
+	c.sink, c.web = sink.Addr().String(), web.Addr().String()
+	return nil
+}
+
+// accept handles connections until the listener closes.
+func accept(listener net.Listener, handle func(net.Conn)) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			handle(conn)
+		}()
+	}
 }

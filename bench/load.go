@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"slices"
 	"time"
 
@@ -23,26 +22,13 @@ var errNotThere = errors.New("the load has no path to it yet")
 // network map to the system's network: here nodes are dialled while they come up.
 type load struct{ server *tsnet.Server }
 
-func startLoad(ctx context.Context, control, key, dir string) (*load, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the load's folder: %w", err)
-	}
-	l := &load{server: &tsnet.Server{Hostname: "load", Dir: dir, ControlURL: control, AuthKey: key, UserLogf: func(string, ...any) {}}}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if _, err := l.server.Up(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("bringing up the load: %w", err), l.server.Close())
-	}
-	return l, nil
-}
-
 // dial connects over the tailnet and nowhere else, once there is a path: a first packet that nobody takes is sent again after
 // five seconds only, and whether it is lost is chance.
 func (l *load) dial(ctx context.Context, address, port string) (net.Conn, error) {
-	target := net.JoinHostPort(address, port)
 	if _, err := l.path(ctx, address); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("dialling %s: %w", address, err)
 	}
+	target := net.JoinHostPort(address, port)
 	if _, onTailnet, err := l.server.Sys().Dialer.Get().UserDialPlan(ctx, "tcp", target); err != nil || !onTailnet {
 		return nil, errors.Join(fmt.Errorf("dialling %s: %w", target, errNotThere), err)
 	}
@@ -53,11 +39,11 @@ func (l *load) dial(ctx context.Context, address, port string) (net.Conn, error)
 func (l *load) path(ctx context.Context, address string) (string, error) {
 	client, err := l.server.LocalClient()
 	if err != nil {
-		return "", fmt.Errorf("asking the load: %w", err)
+		return "", err
 	}
 	status, err := client.Status(ctx)
 	if err != nil {
-		return "", fmt.Errorf("asking the load: %w", err)
+		return "", err
 	}
 	for _, peer := range status.Peer {
 		switch {

@@ -26,14 +26,14 @@ type sizes struct {
 
 func main() {
 	short := flag.Bool("short", false, "measure little, to see that it works")
-	role := flag.String("role", "", "what this process is to be: empty is the bench itself")
+	bare := flag.Bool("bare", false, "be the process with the bare nodes, as the bench runs it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	testbed.ApplyEnv()
 	var err error
-	if *role != "" {
-		err = runRole(ctx, *role)
+	if *bare {
+		err = runBare(ctx)
 	} else {
 		size := sizes{runs: 5, bulk: 96 << 20, requests: 3 * time.Second, pushes: 5, ingresses: []int{1, 10, 50}, file: "results.json"}
 		if *short {

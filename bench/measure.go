@@ -35,7 +35,7 @@ func (c *chain) samePath(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bare, err := c.load.path(ctx, c.bare.address)
+	bare, err := c.load.path(ctx, c.bare.Address)
 	if err == nil && ours != bare {
 		err = fmt.Errorf("the path to the ingress is %s, and to the bare node %s; run again", ours, bare)
 	}
@@ -55,17 +55,13 @@ func bulk(ctx context.Context, load *load, address string, streams int, total in
 }
 
 func send(ctx context.Context, load *load, address string, n int64) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	conn, err := load.dial(ctx, address, "5001")
+	conn, err := load.dial(ctx, address, bulkPort)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return fmt.Errorf("setting a deadline: %w", err)
-		}
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return fmt.Errorf("setting a deadline: %w", err)
 	}
 	buf := make([]byte, 256<<10)
 	for n > 0 {

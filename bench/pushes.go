@@ -20,20 +20,13 @@ func measurePushes(ctx context.Context, c *chain, size sizes) (results, error) {
 	for run := range size.pushes {
 		label := fmt.Sprintf("new%d", run)
 		labels = append(labels, label)
-		for _, m := range []struct {
-			into *[]float64
-			take func() (float64, error)
-		}{
-			{&added, func() (float64, error) { return c.timeExpose(ctx, labels) }},
-			{&created, func() (float64, error) { return c.timeIngress(ctx, label+"-node") }},
-			{&bare, func() (float64, error) { return c.timeBare(ctx, label) }},
-		} {
-			seconds, err := m.take()
-			if err != nil {
-				return nil, err
-			}
-			*m.into = append(*m.into, seconds)
+		expose, exposeErr := c.timeExpose(ctx, labels)
+		ingress, ingressErr := c.timeIngress(ctx, label+"-node")
+		node, nodeErr := c.timeBare(ctx, label)
+		if err := errors.Join(exposeErr, ingressErr, nodeErr); err != nil {
+			return nil, err
 		}
+		added, created, bare = append(added, expose), append(created, ingress), append(bare, node)
 	}
 	return results{
 		cost("push of an expose to its first answer", "s", added, nil),
@@ -79,13 +72,13 @@ func (c *chain) timeIngress(ctx context.Context, name string) (float64, error) {
 
 // timeBare brings up a bare node in a process that is there already, as the agent is.
 func (c *chain) timeBare(ctx context.Context, name string) (float64, error) {
-	b, err := startRole(ctx, c, "forward", name, 1)
+	b, err := startBare(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer b.stop()
 	begun := time.Now()
-	if err := b.up(); err != nil {
+	if err := b.up(c, name, 1, 0); err != nil {
 		return 0, err
 	}
 	return c.firstAnswer(ctx, b.side(), begun)

@@ -1,15 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -24,7 +24,6 @@ import (
 	"strconv"
 	"time"
 
-	"tailscale.com/ipn/ipnstate"
 	"tailscale.com/tsnet"
 
 	"github.com/posterndev/terraform-provider-postern/internal/testbed"
@@ -33,76 +32,71 @@ import (
 // bareHost is the name in a bare node's certificate.
 const bareHost = "bare.example.internal"
 
+// order tells a bare process what to be, and report is what it answers. It reports once, empty, before it takes an order.
+type (
+	order struct {
+		Name, Dir, Control, Key, Sink, Web string
+		Nodes                              int
+		Settle                             time.Duration // before it reports
+	}
+	report struct {
+		Address    string // of the last node
+		Goroutines int
+		Roots      string
+	}
+)
+
 // bareNode is a process with nodes that do without Postern what it does.
 type bareNode struct {
-	address    string
-	goroutines int
-	roots      string
+	report
 
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stdout *bufio.Reader
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	out   *json.Decoder
 }
 
-// startRole runs this program again, to be n bare nodes when up tells it to. It ends with its standard input.
-func startRole(ctx context.Context, c *chain, role, name string, n int) (*bareNode, error) {
+// startBare runs this program again, to be bare nodes when up tells it to. It ends with its standard input.
+func startBare(ctx context.Context) (*bareNode, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, self, "-role", role)
-	cmd.Env = append(os.Environ(), "BENCH_CONTROL="+c.headscale.URL, "BENCH_KEY="+c.bareKey, "BENCH_NAME="+name, "BENCH_NODES="+strconv.Itoa(n),
-		"BENCH_DIR="+filepath.Join(c.dir, name), "BENCH_SINK="+c.sink, "BENCH_WEB="+c.web)
-	cmd.Env = append(cmd.Env, testbed.Env()...)
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("starting the bare node: %w", err)
+	cmd := exec.CommandContext(ctx, self, "-bare")
+	cmd.Env, cmd.Stderr = append(os.Environ(), testbed.Env()...), os.Stderr
+	stdin, inErr := cmd.StdinPipe()
+	stdout, outErr := cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
+		return nil, fmt.Errorf("starting a bare process: %w", err)
 	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, fmt.Errorf("starting the bare node: %w", err)
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting the bare node: %w", err)
-	}
-	b := &bareNode{cmd: cmd, stdin: stdin, stdout: bufio.NewReader(stdout)}
-	if _, err := b.line(); err != nil {
+	b := &bareNode{cmd: cmd, stdin: stdin, out: json.NewDecoder(stdout)}
+	if err := b.await(); err != nil {
 		b.stop()
 		return nil, err
 	}
 	return b, nil
 }
 
-// up has the nodes come up, and waits until they are.
-func (b *bareNode) up() error {
-	if _, err := fmt.Fprintln(b.stdin); err != nil {
-		return fmt.Errorf("telling the bare node to come up: %w", err)
+// up has nodes come up, like the shop in what they serve, and waits until they are.
+func (b *bareNode) up(c *chain, name string, nodes int, settle time.Duration) error {
+	o := order{
+		Name: name, Dir: filepath.Join(c.dir, name), Control: c.headscale.URL, Key: c.bareKey, Sink: c.sink, Web: c.web, Nodes: nodes, Settle: settle,
 	}
-	line, err := b.line()
-	if err != nil {
-		return err
+	if err := json.NewEncoder(b.stdin).Encode(o); err != nil {
+		return fmt.Errorf("telling a bare process to come up: %w", err)
 	}
-	var roots string
-	if _, err := fmt.Sscan(line, &b.address, &b.goroutines, &roots); err != nil {
-		return fmt.Errorf("reading what the bare node says: %w", err)
-	}
-	text, err := base64.StdEncoding.DecodeString(roots)
-	b.roots = string(text)
-	return err
+	return b.await()
 }
 
-func (b *bareNode) line() (string, error) {
+func (b *bareNode) await() error {
 	limit := time.AfterFunc(patience, func() { _ = b.cmd.Process.Kill() }) // reading ends then
 	defer limit.Stop()
-	line, err := b.stdout.ReadString('\n')
-	if err != nil {
-		return "", fmt.Errorf("waiting for the bare node: %w", err)
+	if err := b.out.Decode(&b.report); err != nil {
+		return fmt.Errorf("waiting for a bare process: %w", err)
 	}
-	return line, nil
+	return nil
 }
 
-func (b *bareNode) side() side { return side{address: b.address, host: bareHost, roots: b.roots} }
+func (b *bareNode) side() side { return side{address: b.Address, host: bareHost, roots: b.Roots} }
 
 func (b *bareNode) stop() {
 	_ = b.stdin.Close()                                                      // it ends then
@@ -111,75 +105,65 @@ func (b *bareNode) stop() {
 	_ = b.cmd.Wait() // how it ends is of no interest
 }
 
-// runRole is the other process: bare nodes, until standard input ends.
-func runRole(ctx context.Context, role string) error {
-	n, err := strconv.Atoi(os.Getenv("BENCH_NODES"))
-	if err != nil {
-		return fmt.Errorf("BENCH_NODES: %w", err)
-	}
-	in := bufio.NewReader(os.Stdin)
-	fmt.Fprintln(os.Stdout, "ready")
-	if _, err := in.ReadString('\n'); err != nil {
-		return nil // nobody wants it to come up
+// runBare is the other process: bare nodes, until standard input ends.
+func runBare(ctx context.Context) error {
+	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	var o order
+	if err := errors.Join(out.Encode(report{}), in.Decode(&o)); err != nil {
+		return fmt.Errorf("waiting for an order: %w", err)
 	}
 	certificate, err := selfSigned()
 	if err != nil {
 		return err
 	}
-	address := ""
-	for i := range n {
-		server := &tsnet.Server{
-			Hostname: fmt.Sprintf("%s-%d", os.Getenv("BENCH_NAME"), i), Dir: filepath.Join(os.Getenv("BENCH_DIR"), strconv.Itoa(i)),
-			ControlURL: os.Getenv("BENCH_CONTROL"), AuthKey: os.Getenv("BENCH_KEY"), UserLogf: func(string, ...any) {},
-		}
-		if err := os.MkdirAll(server.Dir, 0o700); err != nil {
-			return fmt.Errorf("making a folder: %w", err)
-		}
-		status, err := bringUp(ctx, server)
+	r := report{Roots: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}))}
+	for i := range o.Nodes {
+		server, err := bringUp(ctx, o.Control, o.Key, fmt.Sprintf("%s-%d", o.Name, i), filepath.Join(o.Dir, strconv.Itoa(i)))
 		if err != nil {
 			return err
 		}
 		defer server.Close()
-		address = status.TailscaleIPs[0].String()
-		if err := serveBare(server, certificate); err != nil {
+		v4, _ := server.TailscaleIPs()
+		r.Address = v4.String()
+		if err := o.serve(server, certificate); err != nil {
 			return err
 		}
 	}
-	if role == "idle" {
-		time.Sleep(settle) // as the agent is given
+	time.Sleep(o.Settle)
+	r.Goroutines = runtime.NumGoroutine()
+	if err := out.Encode(r); err != nil {
+		return fmt.Errorf("reporting: %w", err)
 	}
-	roots := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
-	fmt.Fprintln(os.Stdout, address, runtime.NumGoroutine(), base64.StdEncoding.EncodeToString(roots))
-	_, err = io.Copy(io.Discard, in)
+	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
 }
 
-func bringUp(ctx context.Context, server *tsnet.Server) (*ipnstate.Status, error) {
+// bringUp gives a node that is on the tailnet.
+func bringUp(ctx context.Context, control, key, name, dir string) (*tsnet.Server, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making a folder: %w", err)
+	}
+	server := &tsnet.Server{Hostname: name, Dir: dir, ControlURL: control, AuthKey: key, UserLogf: func(string, ...any) {}}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	status, err := server.Up(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("bringing up a node: %w", err)
+	if _, err := server.Up(ctx); err != nil {
+		return nil, fmt.Errorf("bringing up node %s: %w", name, err)
 	}
-	return status, nil
+	return server, nil
 }
 
-// serveBare forwards a port, and proxies HTTPS, the shortest way that Go has.
-func serveBare(server *tsnet.Server, certificate tls.Certificate) error {
-	bulk, err := server.Listen("tcp", ":5001")
-	if err != nil {
+// serve forwards a port, and proxies HTTPS, the shortest way that Go has.
+func (o order) serve(server *tsnet.Server, certificate tls.Certificate) error {
+	bulk, bulkErr := server.Listen("tcp", ":"+bulkPort)
+	web, webErr := server.Listen("tcp", ":443")
+	if err := errors.Join(bulkErr, webErr); err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	go forward(bulk, os.Getenv("BENCH_SINK"))
-	web, err := server.Listen("tcp", ":443")
-	if err != nil {
-		return fmt.Errorf("listening: %w", err)
-	}
-	to := &url.URL{Scheme: "http", Host: os.Getenv("BENCH_WEB")}
+	go accept(bulk, o.forward)
 	proxy := &http.Server{
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, ReadHeaderTimeout: 10 * time.Second,
 		Handler: &httputil.ReverseProxy{
-			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to); r.SetXForwarded() },
+			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: o.Web}); r.SetXForwarded() },
 			Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
 		},
 	}
@@ -187,33 +171,22 @@ func serveBare(server *tsnet.Server, certificate tls.Certificate) error {
 	return nil
 }
 
-func forward(listener net.Listener, to string) {
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer conn.Close()
-			backend, err := net.Dial("tcp", to)
-			if err != nil {
-				return
-			}
-			defer backend.Close()
-			done := make(chan struct{}, 2)
-			copyHalf := func(dst, src net.Conn) {
-				_, _ = io.Copy(dst, src) // either side may leave
-				if half, ok := dst.(interface{ CloseWrite() error }); ok {
-					_ = half.CloseWrite() // the other side has gone
-				}
-				done <- struct{}{}
-			}
-			go copyHalf(backend, conn)
-			go copyHalf(conn, backend)
-			<-done
-			<-done
-		}()
+func (o order) forward(conn net.Conn) {
+	backend, err := net.Dial("tcp", o.Sink)
+	if err != nil {
+		return
 	}
+	defer backend.Close()
+	done := make(chan struct{})
+	copyHalf := func(dst, src net.Conn) {
+		_, _ = io.Copy(dst, src) // either side may leave
+		if half, ok := dst.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite() // the other side has gone
+		}
+	}
+	go func() { defer close(done); copyHalf(backend, conn) }()
+	copyHalf(conn, backend)
+	<-done
 }
 
 func selfSigned() (tls.Certificate, error) {
@@ -221,12 +194,8 @@ func selfSigned() (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("making a key: %w", err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{bareHost},
-	}
+	now := time.Now()
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), DNSNames: []string{bareHost}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("making a certificate: %w", err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
