@@ -199,7 +199,7 @@ func TestEventsTellEachChangeLast(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	key := desired.Key{Kind: desired.KindIssuer, Namespace: desired.NoNamespace, Name: "apps"}
-	started, ended := make(chan struct{}), errors.New("seen what was to be seen")
+	started, told, ended := make(chan struct{}), make(chan struct{}), errors.New("seen what was to be seen")
 	seen := make(chan error, 1)
 	go func() {
 		ready := false
@@ -213,8 +213,9 @@ func TestEventsTellEachChangeLast(t *testing.T) {
 			case e.Key != key:
 			case e.Deleted && ready:
 				return ended
-			case e.Document != nil && e.Document.Ready().Status == desired.True:
+			case !ready && e.Document != nil && e.Document.Ready().Status == desired.True:
 				ready = true
+				close(told)
 			}
 			return nil
 		})
@@ -241,6 +242,12 @@ func TestEventsTellEachChangeLast(t *testing.T) {
 	}
 	if _, err := s.Client.WaitFor(ctx, key, desired.Ready, d.Revision); err != nil {
 		t.Fatal(err)
+	}
+	// The stream may join what follows with what it has not told yet, so it has to have told of readiness first.
+	select {
+	case <-told:
+	case <-ctx.Done():
+		t.Fatal("the stream does not tell that the object is ready")
 	}
 	if err := s.Client.Delete(ctx, key); err != nil {
 		t.Fatal(err)
